@@ -208,13 +208,9 @@ def join(
             data = data.resolve()
             earlier = earlier_budgets(data, people, folder.resolve().parent, found)
             if earlier:
-                second = _sum_of_budgets(data, earlier, file)
-                if not insist:
-                    raise ConfigError(
-                        f"{second} Use the earlier home, or, to give these people both, add --insist."
-                    )
-                said = f"{said}\n{second}"
-            say(said, err=True)  # of private rows: for the owner, and no output that others may see
+                said += f"\n{_second_budget(data, earlier, file, insist=insist)}"
+            # This is of private rows: it goes to the owner, and into no output that others may see.
+            say(said, err=True)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         identity.save(folder)
         if role is Role.ENTITY:
@@ -464,14 +460,19 @@ def _make_ledger(home: Path, file: TermsFile, draft: Consortium, member: str) ->
     )
 
 
-def _sum_of_budgets(data: Path, earlier: list[Ledger], file: TermsFile) -> str:
-    """Return what is said of other budgets of the people in a table."""
+def _second_budget(data: Path, earlier: list[Ledger], file: TermsFile, *, insist: bool) -> str:
+    """Return the sum of the budgets that people in a table would have, as a sentence; refuse it without `insist`."""
     epsilon = fsum([*(ledger.limit.epsilon for ledger in earlier), file.privacy.epsilon])
     delta = fsum([*(ledger.limit.delta for ledger in earlier), file.privacy.delta])
-    return (
+    second = (
         f"People of {data.name} have a budget in {join_names([str(one.path) for one in earlier])}. With this one, they "
         f"would have ε = {epsilon:g} at δ = {delta:g}."
     )
+    if not insist:
+        raise ConfigError(
+            f"{second} Use the earlier home, or, to give these people both, add --insist."
+        )
+    return second
 
 
 def _kits(

@@ -104,17 +104,7 @@ def check_fit(
         raise InvalidDataError(
             "The rows of check_fit must be in memory. Pass some of them as an array or a table."
         )
-    table = as_table(private.X)
-    for name, column in ids.items():
-        if isinstance(column, str) and table is not None:
-            ids[name] = ids_in(table, column)
-    if people.known is not None:  # people who withdrew have no rows any more
-        remaining, _ = whole.ledger.register.not_withdrawn(people.known.tolist())
-        for name, column in ids.items():
-            if column is not None:
-                ids[name] = as_column(column)[remaining]
-    rows = PrivateRows(people.rows, people.labels, **ids)
-
+    rows = PrivateRows(people.rows, people.labels, **_remaining_ids(private.X, ids, whole, people))
     if isinstance(mechanism, NoisySum):
         checks = [check_noise_of_sum(draws=draws), check_claim_of_sum(draws=draws)]
     else:
@@ -137,6 +127,23 @@ def check_fit(
         progress=progress,
     )
     return [*checks, moves]
+
+
+def _remaining_ids(
+    X: object, ids: Entries, whole: PreparedRelease, people: PeopleInMemory
+) -> Entries:
+    """Return ids as arrays, or None, without those of people who withdrew and so have no rows any more."""
+    table = as_table(X)
+    columns = Entries(ids)
+    for name, column in ids.items():
+        if isinstance(column, str) and table is not None:
+            columns[name] = ids_in(table, column)
+    if people.known is not None:
+        remaining, _ = whole.ledger.register.not_withdrawn(people.known.tolist())
+        for name, column in columns.items():
+            if column is not None:
+                columns[name] = as_column(column)[remaining]
+    return columns
 
 
 def _sample_of(rows: PrivateRows) -> PrivateRows:

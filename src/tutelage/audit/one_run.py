@@ -14,7 +14,7 @@ from scipy import special, stats
 from sklearn.base import clone
 
 from tutelage._internal.records import Entries, frozen
-from tutelage._internal.typing import ABSTAIN, FloatArray, Mask
+from tutelage._internal.typing import ABSTAIN, Array, FloatArray, Mask
 from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.estimator import PATEClassifier
 from tutelage.exceptions import (
@@ -229,13 +229,6 @@ def pate_canaries(
     canaries = np.asarray(X_canaries)
     n_canaries = len(canaries)
     own_labels = np.asarray(y_canaries)
-    other_rows = canaries[:0]
-    if X_public is not None:
-        other_rows = np.asarray(X_public)
-    public: Entries = {"X_public": np.concatenate([canaries, other_rows])}
-    if y_public is not None:
-        no_labels = np.full(n_canaries, None)
-        public["y_public"] = np.concatenate([no_labels, np.asarray(y_public, dtype=object)])
     if entity_ids is None:
         entity_ids = np.arange(len(rows))
     ids = as_column(entity_ids)
@@ -244,10 +237,7 @@ def pate_canaries(
         raise InvalidDataError(
             "Rows, labels and ids must have one entry each, and so must canaries and their labels."
         )
-    if y_public is not None and np.shape(y_public) != (len(other_rows),):
-        raise InvalidDataError(
-            "`y_public` of pate_canaries must have one label per row of `X_public`. Pass both."
-        )
+    public = _beside_canaries(canaries, X_public, y_public)
     entities = [str(name) for name in ids.tolist()]
     names = [f"canary {number}" for number in range(n_canaries)]
     if not set(names).isdisjoint(entities):
@@ -266,7 +256,7 @@ def pate_canaries(
             warnings.simplefilter("ignore", PreflightWarning)
             run.fit(X, y, entity_ids=everybody, insist=True, **public)
         own = np.searchsorted(run.classes_, own_labels)
-        released = np.full(n_canaries + len(other_rows), ABSTAIN)
+        released = np.full(len(public["X_public"]), ABSTAIN)
         released[run.queries_] = run.release_.labels
         is_own = released[:n_canaries] == own
         if not hasattr(run, "predict_proba"):
@@ -275,6 +265,24 @@ def pate_canaries(
         return is_own + chances[np.arange(n_canaries), own]
 
     return score
+
+
+def _beside_canaries(
+    canaries: Array, X_public: npt.ArrayLike | None, y_public: npt.ArrayLike | None
+) -> Entries:
+    """Return the public rows and labels of a fit: canaries come first and have no label."""
+    other_rows = canaries[:0]
+    if X_public is not None:
+        other_rows = np.asarray(X_public)
+    public: Entries = {"X_public": np.concatenate([canaries, other_rows])}
+    if y_public is not None:
+        if np.shape(y_public) != (len(other_rows),):
+            raise InvalidDataError(
+                "`y_public` of pate_canaries must have one label per row of `X_public`. Pass both."
+            )
+        no_labels = np.full(len(canaries), None)
+        public["y_public"] = np.concatenate([no_labels, np.asarray(y_public, dtype=object)])
+    return public
 
 
 def _without_ledger(model: PATEClassifier) -> PATEClassifier:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import date, timedelta
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 from typer import Option
 
@@ -42,6 +42,9 @@ from tutelage.publishing.proof import prove, read_claim
 from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.record import STATEMENTS, check_statements
 from tutelage.reporting.signature import check_signature, signature_of
+
+if TYPE_CHECKING:
+    from tutelage.signing import SigningKey
 
 _TOPICS = ", ".join(STATEMENTS)
 _SIGNATURE = form("a signature", lambda path: signed_manifest(path) is not None)
@@ -172,6 +175,11 @@ def card(
     if effects:
         bars = [curve.bars for curve in made.student.curves]
         plain_console().print(*(bars or ["The student has no effects of columns to draw."]))
+    _say_next_step(made, folder, signer)
+
+
+def _say_next_step(made: PrivacyCard, folder: Path, signer: "SigningKey | None") -> None:
+    """Print where a card is, and what to do with it: add statements, sign it, or send it."""
     names = CARD if signer is None else (*CARD, SIGNATURE)
     say("Card: " + ", ".join(str(folder / name) for name in names))
     if made.missing:

@@ -22,8 +22,8 @@ from tutelage.cli.text import (
 )
 from tutelage.digests import canonical
 from tutelage.exceptions import ConfigError, InvalidDataError
-from tutelage.labeling import LabelingSession
-from tutelage.ledger import Ledger
+from tutelage.labeling import LabelingSession, Release
+from tutelage.ledger import Ledger, LedgerState
 from tutelage.noise import SystemNoise
 from tutelage.privacy import round_up
 from tutelage.tables import TABLE_FILES, read_table
@@ -94,9 +94,21 @@ def label(
                 [row, "" if label < 0 else label]
                 for row, label in enumerate(release.labels.tolist())
             )
+    _report(release, session.n_remembered, budget.state(), ledger, output, as_json=as_json)
+
+
+def _report(
+    release: Release,
+    n_remembered: int,
+    state: LedgerState,
+    ledger: Path,
+    output: Path,
+    *,
+    as_json: bool,
+) -> None:
+    """Print how many labels were written, what they spent, and what is left of the budget."""
     asked = release.labels.size
     answered = int(np.sum(release.answered))
-    state = budget.state()
     if as_json:
         print_json(
             {
@@ -117,8 +129,8 @@ def label(
         f"This spent {round_up(release.cost):.4f} of the budget ε = {state.budget:g} at δ = {state.delta:g}."
     )
     say(state)
-    if session.n_remembered:
-        which = f"{session.n_remembered:,} rows were"
+    if n_remembered:
+        which = f"{n_remembered:,} rows were"
         if release.cost == 0:
             which = "Every row was"
         say(

@@ -152,29 +152,26 @@ def plan(
     if reach is not None:
         number_between(reach, 0, 1, "reach", "plan")
     if known is None:
-        if method is not None:
-            raise InvalidParameterError(
-                "plan.method",
-                "come with labels to try it on",
-                fix="Pass $y_public or $stand_in, or leave out $method.",
-            )
-        if accuracy is not None:
-            accuracy = number_between(accuracy, 1 / target.classes, 1, "accuracy", "plan")
-        return _by_references(target, accuracy, reach)
+        return _by_references(target, method, accuracy, reach)
     if accuracy is not None:
         raise InvalidParameterError(
             "plan.accuracy", "be left out if you pass labels, because the plan measures it on them"
         )
     if method is not None:
         method = method_asked(method, target, public_features=features is not None)
-        if known.weights is not None and not method.needs.weights:
-            raise InvalidParameterError(
-                "plan.method",
-                "be one that takes class weights, because $goal needs them",
-                f"{type(method).__name__}",
-                "Choose NoisyMoments, or set $goal to accuracy.",
-            )
+        _require_weights(method, known)
     return _by_trials(target, known, method, reach, progress=progress)
+
+
+def _require_weights(method: Method, known: PublicLabels) -> None:
+    """Refuse a method whose students take no class weights, where the goal needs them."""
+    if known.weights is not None and not method.needs.weights:
+        raise InvalidParameterError(
+            "plan.method",
+            "be one that takes class weights, because $goal needs them",
+            f"{type(method).__name__}",
+            "Choose NoisyMoments, or set $goal to accuracy.",
+        )
 
 
 def _labeled_rows(
@@ -428,8 +425,18 @@ def _interval(trial: Trial, known: PublicLabels) -> Guess:
     return Guess(expected, max(0.0, expected - reach), min(1.0, expected + reach))
 
 
-def _by_references(target: Target, accuracy: float | None, reach: float | None) -> Plan:
+def _by_references(
+    target: Target, asked: Method | None, accuracy: float | None, reach: float | None
+) -> Plan:
     """Return the plan without trials: vector ballots, with the accuracy that they reached on other data sets."""
+    if asked is not None:
+        raise InvalidParameterError(
+            "plan.method",
+            "come with labels to try it on",
+            fix="Pass $y_public or $stand_in, or leave out $method.",
+        )
+    if accuracy is not None:
+        accuracy = number_between(accuracy, 1 / target.classes, 1, "accuracy", "plan")
 
     def expected(epsilon: float) -> float:
         return guess_accuracy(replace(target, epsilon=epsilon), accuracy).expected
