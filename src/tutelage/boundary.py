@@ -456,9 +456,8 @@ class BatchBoundary:
 
         The stored shares are sent, and sent again: noise is never drawn twice.
         """
-        self.open(
-            batch, reservation.event
-        )  # refused if somebody withdrew since, and is not left out
+        # This is refused if a person withdrew since, and is not left out.
+        self.open(batch, reservation.event)
         try:
             made = draw(SystemNoise())
         except Exception:

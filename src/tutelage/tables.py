@@ -48,7 +48,7 @@ _MARKS = ",;\t|"  # between cells
 # Bytes, at most, per character of a line of a csv file, while it is divided into cells.
 _MEMORY_OF_LINE = 40
 _MEMORY_OF_CELL = 8  # bytes, at least, besides what is in it
-_MEMORY_OF_COLUMN = 64  # the same
+_MEMORY_OF_COLUMN = 64  # bytes, at least, besides its cells
 _AT_ONCE = 2**20  # bytes of a csv file
 # Bytes of a column that are read at once; without it, a column of a whole row group would be.
 _BUFFER = 2**20

@@ -91,7 +91,7 @@ class Home:
         return joined
 
     def latest_roster(self) -> Consortium | None:
-        """Return the same, or None before any was joined."""
+        """Return the consortium with the roster that was accepted last, or None before any was joined."""
         numbers = [
             int(found[1]) for found in matching_names(self._path / _ROSTERS, r"(\d{1,9})\.json")
         ]

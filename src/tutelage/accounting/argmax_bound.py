@@ -43,7 +43,7 @@ def gaussian_argmax(sigma: float, order: float) -> float:
 
 
 def gaussian_check(sigma: float, order: float) -> float:
-    """Return the same for whether a count reaches a threshold, with discrete Gaussian noise."""
+    """Return the largest Rényi divergence of a check of one count against a threshold, with discrete Gaussian noise."""
     noise = gaussian_noise(sigma, order)
     if noise is None or order < _LEAST_ORDER:
         return inf
@@ -53,7 +53,7 @@ def gaussian_check(sigma: float, order: float) -> float:
 
 
 def gaussian_single_change(sigma: float, order: float) -> float:
-    """Return the same for an argmax of which one count changes by one, with discrete Gaussian noise.
+    """Return the largest Rényi divergence of an argmax where one count changes by one, with discrete Gaussian noise.
 
     Given the noise of all other classes, the best of them is a threshold, so this is a check.
     """
@@ -105,7 +105,7 @@ class Positions:
         return np.stack([loser, gainer, other], axis=1)
 
     def log_law_of_two(self, difference: IntArray) -> FloatArray:
-        """Return the same, shape (2, 2, …), where the third is far behind, by x − y."""
+        """Return log probabilities of loser and gainer, shape (2, 2, …), where the third is far behind, by x − y."""
         # difference: (…), x − y in positions
         loser = self.loser[:, self.last - difference, 0]
         gainer = self.gainer[:, self.last + difference, 0]

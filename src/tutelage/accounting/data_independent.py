@@ -335,7 +335,7 @@ def _squared_distance(event: _IntegerGaussian) -> int:
 
 
 def _squared_distance_if_added(event: _IntegerGaussian) -> int:
-    """Return the same for one ballot that is added or removed."""
+    """Return the squared distance that one added or removed ballot moves the integers of `event`."""
     if isinstance(event, NoisySumGaussian):
         return event.norm_squared
     return _squared_distance(event) // 2

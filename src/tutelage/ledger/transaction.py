@@ -185,9 +185,8 @@ class Transaction:
         if change:
             accounts = self.checkpoint().accounts_after(fields.get("release"), change)
             spent = max(accounts.values())
-        if (
-            kind is EntryKind.RESERVED
-        ):  # through two copies of a ledger, no two draws are the same entry
+        if kind is EntryKind.RESERVED:
+            # Through two copies of a ledger, no two draws are the same entry.
             fields["nonce"] = secrets.token_hex(16)
         entry = Entry.after(last, kind, spent, **fields)
         self.append(entry, settles)

@@ -223,11 +223,8 @@ class NoisyMoments(NoisySums):
     student_features: Any = None
 
     def __post_init__(self) -> None:
-        VectorBallots(
-            self.n_landmarks,
-            self.quantile,
-            self.rounds,
-        )  # which checks them
+        # The record checks its settings.
+        VectorBallots(self.n_landmarks, self.quantile, self.rounds)
         probability(self.stack, "stack", "NoisyMoments")
         if isinstance(self.student, NoisySumClassifier):  # which has no settings
             object.__setattr__(self, "student", None)

@@ -210,11 +210,8 @@ def sum_of_entries(
     n_cells = prod(form.shape)
     all_names = list[IntArray]()
     all_sums = list[IntArray]()
-    for start in range(
-        0,
-        len(people),
-        _AT_ONCE,
-    ):  # a person may have any number of rows
+    # One person may have any number of rows, so a block of people is divided by rows.
+    for start in range(0, len(people), _AT_ONCE):
         some = slice(start, start + _AT_ONCE)
         cells, numbers = entries(block.only(some))
         names = np.repeat(people[some], cells[0].size) * n_cells + cells.ravel()
@@ -252,11 +249,8 @@ def sum_of_joint(
         n_rows = np.diff(starts, append=len(part))
         person = np.repeat(np.arange(len(starts)), n_rows)
         sums = np.zeros((len(starts), numbers_of(n_weights)), np.int64)
-        for start in range(
-            0,
-            len(part),
-            at_once,
-        ):  # a person may have any number of rows
+        # One person may have any number of rows, so a block of people is divided by rows.
+        for start in range(0, len(part), at_once):
             rows = part[start : start + at_once]
             of_rows = person[start : start + at_once]
             first = _first_rows(of_rows)

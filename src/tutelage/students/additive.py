@@ -32,11 +32,8 @@ _MOST_DRAWN = 6  # columns
 _MOST_GROUPS = 16  # of the bins of a column
 _FULL = 3.0  # deviations of the noise that a group holds at least, if any other can be put to it
 _HALF = 0.5  # of a score: columns say the same in part
-_PARTS = np.geomspace(
-    0.005,
-    _HALF,
-    40,
-)  # candidates, where columns say nearly the same
+# Candidates for that part; where columns say nearly the same, it is small.
+_PARTS = np.geomspace(0.005, _HALF, 40)
 # Candidates for how much further scores are from their mean than by chance.
 _STRETCHES = np.geomspace(1, 20, 40)
 _LEAST_CHANCE = 1e-300  # which has a logarithm
@@ -44,10 +41,8 @@ _LEAST_SHARE = 0.05  # of a class in a group, times its share in all
 _LEAST_VARIANCE = 0.02  # of a class in a group
 _MADE_UP = 2_000  # rows, whose columns have nothing to do with each other
 _PRIOR_ROWS = 10
-_SPREADS = np.append(
-    0.0,
-    np.exp(np.arange(-10, 3, 0.5)),
-)  # of effects, as variances
+# How large effects are expected to be, as variances.
+_SPREADS = np.append(0.0, np.exp(np.arange(-10, 3, 0.5)))
 
 Columns = tuple[FloatArray, ...]  # an array for each column
 
@@ -187,7 +182,7 @@ class TableOfEffects(BaseEstimator, ABC):
         )
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        """Return the same to notebooks that ask for all forms: scikit-learn has a form of its own."""
+        """Return text and curves to notebooks that ask for all forms: scikit-learn has a form of its own."""
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
 

@@ -35,11 +35,8 @@ def neighbor_graph(X: Matrix, n_neighbors: int) -> csr_array:
         return csr_array((n_rows, n_rows))
     distances, neighbors = _nearest(X, k)
     furthest = distances[:, -1:]
-    scale = np.where(
-        furthest > 0,
-        furthest,
-        1,
-    )  # or else all of them coincide with the row
+    # Where the furthest is at no distance, all neighbors coincide with the row.
+    scale = np.where(furthest > 0, furthest, 1)
     weights = np.exp(-((distances / scale) ** 2))
     ends = np.arange(0, n_rows * k + 1, k)
     directed = csr_array((weights.ravel(), neighbors.ravel(), ends), shape=(n_rows, n_rows))
@@ -109,11 +106,8 @@ _FOLDS = 5
 _ROUNDS = 10
 _SETTLED = 3e-3  # mean change of beliefs, in probability, below which rounds end
 _NEUTRAL = 0.3  # labels of no class in particular that each class has besides its own
-_SHARPNESS = np.geomspace(
-    0.5,
-    200,
-    14,
-)  # in units of the typical lead of a class
+# In units of the typical lead of a class.
+_SHARPNESS = np.geomspace(0.5, 200, 14)
 _NOISE = np.array(
     [0.005, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6]
 )

@@ -165,9 +165,8 @@ class NearestTeachers(Ensemble):
         labels = np.repeat(self._labels, k)
         shape = self._shards.n_shards, len(public), self._n_classes
         votes = FewVotes(teachers, queries, labels, shape)
-        if np.all(
-            np.diff(self._teachers) > 0
-        ):  # each has one row, so its votes are in order and differ
+        # Where each teacher has one row, its votes are in order and differ.
+        if np.all(np.diff(self._teachers) > 0):
             return votes
         order = np.lexsort((labels, queries, distances, teachers))
         return votes.at(order).one_per_query().first(self.cap)
