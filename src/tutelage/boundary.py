@@ -244,7 +244,7 @@ class Boundary:
         """Return the answer to each key, while no other release goes on through the ledger."""
         event = self.event_of_one(request)
         places = first_places(keys)
-        # Of new ones room is found before anybody casts a ballot.
+        # Room for new labels is found before anyone casts a ballot.
         answers = self._recall_with_room(request, event, places)
         self._drawn = dict.fromkeys(answers, False) | self._drawn
         new = [key for key in places if key not in answers]

@@ -101,7 +101,7 @@ class Sight(Hidden):
     categories: Names = ()
     entity_ids: Array | None = None
     silos: Array | None = None
-    # By the interface, where it has other names for these two.
+    # Names of these two in the interface, where it has others.
     named: Mapping[str, str] = field(default_factory=dict[str, str])
     unit_is_row: bool = False  # whether the owner declared it
     noise: float | None = None  # standard deviation, in ballots

@@ -56,7 +56,7 @@ class Asked(NamedTuple):
 class Terms(NamedTuple):
     """The limit and the share of a release, and how both are kept; public."""
 
-    # Of all releases; None for a ledger that just holds this one, with the mechanism given.
+    # The limit of all releases; None for a ledger that just holds this one, with the mechanism given.
     limit: Filter | None
     # The ε of this release; None for the whole limit, or for what a given mechanism costs.
     share: float | None

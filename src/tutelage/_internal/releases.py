@@ -80,7 +80,7 @@ class Manifest:
     """Content of a folder of results; public."""
 
     day: str  # of the release
-    # Of the ledger just before the entry that names this manifest, if there is a ledger.
+    # The head of the ledger just before the entry that names this manifest, if there is a ledger.
     head: Hash | None
     recorded: bool  # whether there is such an entry
     sha256: dict[str, Hash]  # of each file, by name

@@ -15,11 +15,11 @@ from tutelage.events import Event, Repeated
 from tutelage.exceptions import InvalidParameterError
 from tutelage.privacy import PrivacyUnit, PublicEpsilon
 
-# Lengths of the longest ballot, or votes.
+# The search for noise stays between these, in lengths of the longest ballot or in votes.
 _LEAST_NOISE = 1e-3
 _MOST_NOISE = 1e6
 _DIGITS = 5  # of noise that is found here
-# Of the search for it, in logarithms.
+# Steps of that search, which is in logarithms of the noise.
 _SECANTS = 12
 _LONGEST_STEP = 10.0
 _LEAST_SLOPE = 0.5

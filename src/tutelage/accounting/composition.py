@@ -25,7 +25,7 @@ _TAIL_ERROR = 1e-12  # relative: far above the rounding of a normal tail
 # How far rounded continuous noise may be from discrete noise, as a log ratio, for every 1 of μ².
 _APART = 1e-10
 _SERIES = 4.001  # for 4, covers the higher terms of the theta function
-# Of summed noise: below it the higher terms of the series are not covered.
+# Least σ of a share of summed noise: below it the higher terms of the series are not covered.
 _LEAST_SIGMA_OF_SHARE = 1.0
 _UPWARD = 1 + 1e-9  # covers the rounding of a few operations on variances
 _MOST_LOSSES = 2**15  # of a sum on a lattice; more of them fall back to a looser cost

@@ -71,7 +71,7 @@ def read_settings(path: Path) -> Entries:
     except RecursionError:
         raise ConfigError(f"{path} is not valid TOML: it is nested too deeply.") from None
     except ValueError as error:
-        # Of a number of thousands of digits, Python's own words are about Python.
+        # For a number of thousands of digits, Python's own words are about a limit of Python.
         reason = "a number has too many digits" if "limit" in str(error) else str(error)
         raise ConfigError(f"{path} is not valid TOML: {reason}.") from None
     return settings

@@ -29,7 +29,7 @@ class Sources(Private):
     label: str | None = None  # the column of public numbers, beside a schema
     labels: Array | None = None  # of all public rows
     classes: object = None  # as declared; None if public labels say them
-    # Of named columns, as far as they are declared.
+    # Kinds of the named columns that are declared.
     kinds: Mapping[str, str | Sequence[Any]] | None = None
 
     def public_rows(self, rows: IntArray) -> Any:

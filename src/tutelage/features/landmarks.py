@@ -38,7 +38,7 @@ _ROWS_PER_FEATURE = 10
 # With less noise than the first, Gaussians of half the width pay; but not where landmarks are further away than that.
 _FINE, _NARROW = 1e-3, 0.5
 _SAMPLE = 1000  # public rows between which the median distance is taken
-# Of reach and distance, so that no width of a Gaussian is zero or infinite when squared.
+# Reach and distance stay between these, so that no width of a Gaussian is zero or infinite when squared.
 _SIZES = (1e-60, 1e60)
 # Assumed signal of the features, which noise is weighed against: this share of the variance of a class, in
 # proportion to this power of the public spread. Both are rough: docs/ballots.md has what other values come to.

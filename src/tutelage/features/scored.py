@@ -189,7 +189,7 @@ class Start(NamedTuple):
 
     parts: tuple[IntArray, ...]
     apart: FloatArray  # of each row, by a model of the four other parts
-    # Of each part and its partner by a model of the three other parts, and else as above.
+    # For each part: scores of it and its partner by a model of the three other parts, and of other rows as above.
     pairs: tuple[FloatArray, ...]
 
     @classmethod

@@ -29,7 +29,7 @@ class Intent(NamedTuple):
     """A release by everything that was declared for it; public, and stored as keyed hashes alone."""
 
     identity: str  # of everything declared: an equal one is the same release
-    # Of everything declared but the name: releases that are alike but for it teach one student.
+    # Everything declared but the name: releases that are alike but for it teach one student.
     question: str
     most: Event  # the most that is released
     noise: float | None  # that was found for it; None where it was declared

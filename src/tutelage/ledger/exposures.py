@@ -13,7 +13,7 @@ class _Exposure(NamedTuple):
     release: int
     since: str
     queries: int
-    # Of the budget's ε: the filter's currency, not an ε of its own (docs/proofs/ledger.md).
+    # A share of the budget's ε: the filter's currency, not an ε of its own (docs/proofs/ledger.md).
     share: float
 
 

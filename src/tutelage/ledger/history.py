@@ -223,7 +223,7 @@ class History:
     """History of a ledger up to one of its entries, each checked against the one before it; public."""
 
     entries: tuple[Entry, ...]
-    # Of publications, by number of reservation.
+    # Outcomes of publications, by number of reservation.
     outcomes: Mapping[int, int] = field(default_factory=dict[int, int])
 
     def with_newer_entries(self, read: Transaction) -> "History":

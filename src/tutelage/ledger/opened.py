@@ -44,7 +44,7 @@ class OpenedLedger:
     def hold(self, *, write: bool = False, copied: bool = False) -> Generator[Transaction]:
         """Hold the file, or a copy of it in memory, once it is found to be the ledger that was opened."""
         had_file = self.store.has_file
-        # Of no later time than what is read, whatever other threads write meanwhile.
+        # Taken first, so that it is no later than what is read, whatever other threads write meanwhile.
         newest = self._newest
         holding = self.store.snapshot() if copied else self.store.transaction(write=write)
         with holding as held:
@@ -85,7 +85,7 @@ class OpenedLedger:
 
     def history(self) -> History:
         """Return what was done through the ledger; the first call reads and checks every entry, later ones the new."""
-        # Of no later time than what is read, whatever other threads write meanwhile.
+        # Taken first, so that it is no later than what is read, whatever other threads write meanwhile.
         before = self._history
         with self.hold(copied=not before.entries) as read:
             return self.history_in(read, before)

@@ -178,7 +178,7 @@ class Request:
     partial: bool = False  # whether it may be the first rows only, as many as the budget allows
     # Whether an earlier release asked it, so that it is remembered or has no answer.
     earlier: bool = False
-    # Of all requests that it begins, for which there must be room before it is spent.
+    # All requests that it begins, as one event: there must be room for it before anything is spent.
     total: Event | None = None
 
     @property

@@ -33,7 +33,7 @@ from tutelage.teachers.vectors import sum_of_blocks
 
 _AT_ONCE = 2**12  # rows
 _NUMBERS_AT_ONCE = 2**20  # of the ballots that stack: with a hundred classes one has thousands
-# Times that of the ballots: the number of people takes a hundredth of what they take.
+# Noise of the number of people, in multiples of the noise on ballots: the number takes a hundredth of what they take.
 _NOISE_OF_COUNT = 10.0
 SumOf = Callable[[PeopleBlock, Vector], BallotSum]
 

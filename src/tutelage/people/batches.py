@@ -172,7 +172,7 @@ class _Seal:
     """The digest of batches in the order in which they come, however many rows are in each."""
 
     def __init__(self) -> None:
-        # Of rows, labels, people and ids.
+        # One digest each of rows, labels, people and ids.
         self._digests = [hashlib.sha256() for _ in range(4)]
 
     def add(self, batch: _Batch) -> PeopleBlock:

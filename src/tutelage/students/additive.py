@@ -267,7 +267,7 @@ class Effects(ABC):
     sizes: Columns  # about how many people each group has
     # How many groups of each column, the first ones, are intervals that follow each other.
     walks: tuple[int, ...]
-    # Of the classes; or, where numbers from 0 to 1 are predicted, of their distances to 1 and to 0.
+    # Shares of the classes; or, where numbers from 0 to 1 are predicted, of their distances to 1 and to 0.
     shares: FloatArray
 
     @classmethod

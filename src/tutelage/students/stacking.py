@@ -385,7 +385,7 @@ def step_of(
     expected = spreads * values * seen / total
 
     likely = np.exp((surprise[best] - surprise) / 2)
-    # Of each spread, the variance of the weights given noisy sums, less the one given exact sums.
+    # For each spread, the variance of the weights given noisy sums, less the one given exact sums.
     within = (spreads * values) ** 2 * (1 / exact - 1 / total) @ (axes**2).T
     between = ((expected - expected[best]) @ axes.T) ** 2
     doubts = np.sqrt(likely @ (within + between) / likely.sum())

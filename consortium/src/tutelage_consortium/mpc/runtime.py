@@ -49,7 +49,7 @@ def load_mpyc() -> None:
         }
         sys.argv = ["", "--no-log", "--no-uvloop", "-M1"]
         try:
-            # Of its own, since MPyC takes the thread's event loop.
+            # MPyC takes the event loop of its thread, so it gets a thread of its own.
             with ThreadPoolExecutor(1) as thread:
                 thread.submit(_import).result()
         finally:
