@@ -1,7 +1,11 @@
-"""Labels spread over the graph of a row's nearest others; each is tested by all others before it is believed."""
+"""Label propagation: labels spread over a graph of nearest rows, and each is tested by the others before it counts.
+
+The labels are released ones, which are noised already. All of this is post-processing, so it costs no privacy.
+"""
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +21,43 @@ from tutelage._internal.validation import integer_at_least, number_between
 from tutelage.exceptions import InvalidParameterError
 from tutelage.students.base import SemiSupervisedClassifier
 
-_COLUMNS = 128  # that are solved for at once
-_TOLERANCE = 1e-2  # of a solution's residual, in the norm of what it solves for
-_MOST_STEPS = 1000
+# Conjugate gradients: the columns that are solved for at once, the norm of the residual at which they stop, relative to
+# that of the right side, and the limit of their steps.
+_SOLVE_BATCH = 128
+_TOLERANCE = 1e-2
+_MAX_STEPS = 1000
+
+# Up to this number of labels, each is held out alone; of more, one fold at a time.
+_MAX_SINGLE_HELD_OUT = 300
+_FOLDS = 5
+
+# Rounds end when the probabilities of classes change by less than this, summed over classes and averaged over labels.
+_MIN_CHANGE = 3e-3
+_MAX_ROUNDS = 10
+
+# Labels of no particular class that each class has besides its own.
+_PSEUDO_COUNT = 0.3
+
+# Factors of a field before its softmax, in units of the typical lead of a class.
+_SHARPNESS = np.geomspace(0.5, 200, 14)
+
+# Possible shares of wrong labels, as far as they are below this part of the share among labels drawn blindly.
+_ERROR_RATES = np.array(
+    [0.005, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6]
+)
+_MAX_PART_OF_BLIND = 0.9
+
+# The prior of α is (1 − α)^−1.5. It prefers α near 1: at short range, similar rows with the same wrong label confirm
+# each other.
+_PRIOR_EXPONENT = 1.5
+
+# The final classifier: rows of less than this part of the largest weight are left out, and one of these temperatures
+# is chosen on a sample of the rows.
+_MIN_RELATIVE_WEIGHT = 0.01
+_TEMPERATURES = np.geomspace(0.01, 10, 25)
+_N_CALIBRATION_ROWS = 2000
+
+_TINY = 1e-12
 
 
 def neighbor_graph(X: Matrix, n_neighbors: int) -> csr_array:
@@ -27,7 +65,7 @@ def neighbor_graph(X: Matrix, n_neighbors: int) -> csr_array:
 
     A row gives a neighbor the weight exp(−d²/s²), where d is its distance and s that of the furthest neighbor: from
     1/e to 1, whatever the scale of the data is there (Zelnik-Manor and Perona, "Self-tuning spectral clustering",
-    NeurIPS 2004, section 2). An edge has the mean of the weights that its ends give it.
+    NeurIPS 2004, section 2). An edge has the mean of the weights that its two rows give each other.
     """
     n_rows = len(X)
     k = min(n_neighbors, n_rows - 1)
@@ -38,8 +76,8 @@ def neighbor_graph(X: Matrix, n_neighbors: int) -> csr_array:
     # Where the furthest is at no distance, all neighbors coincide with the row.
     scale = np.where(furthest > 0, furthest, 1)
     weights = np.exp(-((distances / scale) ** 2))
-    ends = np.arange(0, n_rows * k + 1, k)
-    directed = csr_array((weights.ravel(), neighbors.ravel(), ends), shape=(n_rows, n_rows))
+    indptr = np.arange(0, n_rows * k + 1, k)
+    directed = csr_array((weights.ravel(), neighbors.ravel(), indptr), shape=(n_rows, n_rows))
     return csr_array((directed + directed.T) / 2)
 
 
@@ -49,47 +87,52 @@ def _nearest(X: Matrix, k: int) -> tuple[Array, Array]:
 
 
 class Propagation:
-    """The Gaussian field (D − αW)⁻¹ of a graph with weights W and their sums D: what a source is worth at each row.
+    """The Gaussian field (D − αW)⁻¹ of a graph with weights W and diagonal degrees D: the reach of sources to each row.
 
-    With α = 1 these are the harmonic functions of Zhu, Ghahramani and Lafferty (ICML 2003, equation 5), with the matrix
-    normalized the rule of Zhou et al., "Learning with local and global consistency" (NeurIPS 2003, section 2). The mean
-    over the graph, which tells no classes apart, is taken from each source as in Calder et al., "Poisson learning"
-    (ICML 2020, section 2); without it α may come close to 1.
+    In the limit α → 1 it gives the harmonic functions of Zhu, Ghahramani and Lafferty (ICML 2003, equation 5). With a
+    normalized matrix it is the rule of Zhou et al., "Learning with local and global consistency" (NeurIPS 2003,
+    section 2). `spread` subtracts the mean over the graph, which does not distinguish classes, from each source, as
+    Calder et al. do in "Poisson learning" (ICML 2020, section 2); so α may come close to 1.
     """
 
     def __init__(self, graph: csr_array, alpha: float) -> None:
-        sums = np.asarray(graph.sum(axis=1))[:, None]
-        self._degrees = np.where(sums > 0, sums, 1)
+        degrees = np.asarray(graph.sum(axis=1))[:, None]
+        self._degrees = np.where(degrees > 0, degrees, 1)
         self._scale = 1 / np.sqrt(self._degrees)
         root = diags_array(self._scale[:, 0])
-        self._step = csr_array(alpha * (root @ graph @ root), dtype=np.float32)
+        # αD^−½WD^−½
+        self._normalized = csr_array(alpha * (root @ graph @ root), dtype=np.float32)
 
     def spread(self, rows: IntArray, sources: FloatArray) -> FloatArray:
-        """Return the field of sources at some rows, shape (all rows, columns)."""
-        parts = np.split(sources, range(_COLUMNS, sources.shape[1], _COLUMNS), axis=1)
+        """Place sources at `rows`, and return the field at all rows, shape (all rows, columns)."""
+        parts = np.split(sources, range(_SOLVE_BATCH, sources.shape[1], _SOLVE_BATCH), axis=1)
         return np.hstack([self._solve(rows, part) for part in parts])
 
     def _solve(self, rows: IntArray, sources: FloatArray) -> FloatArray:
-        """Solve (1 − αD^−½WD^−½) D^½f = D^−½(sources − their mean) by conjugate gradients, each column for itself."""
-        # sources: (rows, columns); all others: (all rows, columns), but sizes and lengths: (columns,)
+        """Solve (I − αD^−½WD^−½) D^½f = D^−½(sources − their mean) by conjugate gradients, each column for itself."""
+        # sources: (rows, columns)
+        # centered, residual, solution, direction, image: (all rows, columns)
+        # squared_norm, enough, curvature, step_size, smaller: (columns,)
         centered = -self._degrees * (sources.sum(axis=0) / self._degrees.sum())
         centered[rows] += sources
         residual = (self._scale * centered).astype(np.float32)
         solution = np.zeros_like(residual)
         direction = residual.copy()
-        size = (residual**2).sum(axis=0)
-        enough = _TOLERANCE**2 * size
-        for _ in range(_MOST_STEPS):
-            if np.all(size <= enough):
+        squared_norm = (residual**2).sum(axis=0)
+        enough = _TOLERANCE**2 * squared_norm
+
+        for _ in range(_MAX_STEPS):
+            if np.all(squared_norm <= enough):
                 break
-            image = direction - np.asarray(self._step @ direction)
+            image = direction - np.asarray(self._normalized @ direction)
             curvature = (direction * image).sum(axis=0)
-            length = size / _positive(curvature)
-            solution += length * direction
-            residual -= length * image
+            step_size = squared_norm / _positive(curvature)
+            solution += step_size * direction
+            residual -= step_size * image
             smaller = (residual**2).sum(axis=0)
-            direction = residual + smaller / _positive(size) * direction
-            size = smaller
+            direction = residual + smaller / _positive(squared_norm) * direction
+            squared_norm = smaller
+
         return self._scale * solution
 
 
@@ -101,60 +144,42 @@ def _positive(values: Matrix) -> Matrix:
     return np.maximum(values, np.finfo(np.float32).tiny)
 
 
-_EACH_LEFT_OUT = 300  # up to so many labels, each is left out by itself; of more, a fifth at a time
-_FOLDS = 5
-_ROUNDS = 10
-_SETTLED = 3e-3  # mean change of beliefs, in probability, below which rounds end
-_NEUTRAL = 0.3  # labels of no class in particular that each class has besides its own
-# In units of the typical lead of a class.
-_SHARPNESS = np.geomspace(0.5, 200, 14)
-_NOISE = np.array(
-    [0.005, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6]
-)
-_LEAST_INFORMATIVE = 0.9  # of the rate at which labels are drawn blindly
-# The prior of α is (1 − α)^−1.5: nearby, wrong labels of look-alikes bear each other out.
-_FAR_REACHING = 1.5
-_TEMPERATURES = np.geomspace(0.01, 10, 25)
-_CALIBRATED_ON = 2000  # rows
-_NEXT_TO_NOTHING = 0.01
-_TINY = 1e-12
-
-
 @settable
 class LabelPropagationStudent(SemiSupervisedClassifier):
-    """Spreads few and partly wrong labels over the graph of all public rows, then learns the answers as a classifier.
+    """Spreads few and partly wrong labels over the graph of all public rows, then fits a classifier to the result.
 
-    Every labeled row is a source on the graph [1]_ [2]_, of the classes that it may truly have. How likely each is, is
-    told by its label and by the field of all other labels, at an unknown rate of wrong labels; beliefs and rate are
-    found in turns. So a label that its surroundings contradict loses its weight, or comes to speak for their class.
-    Classes weigh the same, however many labels they have: rows that were chosen to be asked are no fair sample.
+    Every labeled row is a source on the graph [1]_ [2]_, of the classes that it may truly have. Their probabilities
+    follow from its label, from the field of all other labels, and from an unknown error rate of labels; probabilities
+    and error rate are estimated in turns. So a label that its surroundings contradict loses its weight, or counts for
+    their class instead. Classes weigh the same, however many labels they have: queries are not a random sample of the
+    rows.
 
     Parameters
     ----------
     n_neighbors : int
         Neighbors of each row in the graph.
     alpha : float or tuple of float
-        How much of what is at a row comes from its neighbors, below 1; the closer to 1, the further labels reach. Of
-        several, each has a say by how well labels are told from one another.
+        Share of a row's value that comes from its neighbors, below 1; the closer to 1, the further labels reach.
+        Several values are averaged, each weighted by how well it predicts the labels from one another.
     random_state : int, optional
-        Sets which labels are left out together where there are many.
+        Sets which labels are held out together if there are many.
 
     Attributes
     ----------
     label_distributions_ : ndarray of shape (rows, n_classes)
-        Probability of each class for each row that was learned from; uniform where no label reaches.
+        Probability of each class for each row of the fit; uniform where no label reaches.
     propagated_ : ndarray of shape (rows,)
-        The likeliest class value of each.
+        The most probable class value of each row.
     confidences_ : ndarray of shape (rows,)
-        Its probability.
+        The probability of that class.
     trusts_ : ndarray of shape (rows,)
         Probability that the label is right, for labeled rows; NaN for others.
     label_noise_ : float
         Estimated share of wrong labels.
     estimator_ : classifier
-        An ``SVC`` that learned the propagated labels, weighted by confidence; it knows class indices.
+        An ``SVC`` fitted to the propagated labels, weighted by confidence; its classes are class indices.
     temperature_ : float
-        What its scores are divided by before they become probabilities.
+        Divisor of its scores before their softmax.
 
     References
     ----------
@@ -180,34 +205,28 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
             self.label_noise_ = 0.0
         else:
             graph = neighbor_graph(X, self.n_neighbors)
-            beliefs = list[tuple[FloatArray, FloatArray, float, float]]()
+            posteriors = list[_Posterior]()
             for alpha in alphas:
-                beliefs.append(
-                    _beliefs(
-                        Propagation(graph, alpha),
-                        labeled,
-                        one_hot,
-                        seed,
-                    )
-                )
-            of_rows, of_labels, noise, evidence = zip(*beliefs, strict=True)
-            reach = -_FAR_REACHING * np.log1p(-alphas)
-            weights = _softmax(np.array(evidence) + reach)
+                propagation = Propagation(graph, alpha)
+                posteriors.append(_posterior(propagation, labeled, one_hot, seed))
+            of_rows, of_labels, error_rates, evidence = zip(*posteriors, strict=True)
+            log_prior = -_PRIOR_EXPONENT * np.log1p(-alphas)
+            weights = _softmax(np.array(evidence) + log_prior)
             self.label_distributions_ = np.tensordot(weights, of_rows, 1)
             trusts = np.tensordot(weights, of_labels, 1) * one_hot
             self.trusts_[labeled] = trusts.sum(axis=1)
-            self.label_noise_ = float(weights @ noise)
+            self.label_noise_ = float(weights @ error_rates)
         self._fit_final(X, seed)
 
     def _check_settings(self) -> None:
-        owner = type(self).__name__
-        integer_at_least(self.n_neighbors, 1, "n_neighbors", owner)
+        class_name = type(self).__name__
+        integer_at_least(self.n_neighbors, 1, "n_neighbors", class_name)
         alphas = np.atleast_1d(self.alpha).tolist()
         for alpha in alphas:
-            number_between(alpha, 0, 1, "alpha", owner)
+            number_between(alpha, 0, 1, "alpha", class_name)
         if not alphas:
             raise InvalidParameterError(
-                f"{owner}.alpha",
+                f"{class_name}.alpha",
                 "contain at least one number, each at least 0 and below 1",
                 "none",
             )
@@ -216,10 +235,12 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
         likeliest = self.label_distributions_.argmax(axis=1)
         self.propagated_ = self.classes_[likeliest]
         self.confidences_ = self.label_distributions_.max(axis=1)
-        chance = 1 / (len(self.classes_) + 1e-9)
-        # The weight is zero where no label reaches.
-        weights = np.maximum((self.confidences_ - chance) / (1 - chance), _TINY)
-        is_sure = weights >= _NEXT_TO_NOTHING * weights.max()
+        # Just below the confidence of a row that no label reaches, so 1 − uniform is positive with one class, too.
+        uniform = 1 / (len(self.classes_) + 1e-9)
+        # From 0 where no label reaches to 1. The largest weight divides, so none is exactly 0.
+        weights = np.maximum((self.confidences_ - uniform) / (1 - uniform), _TINY)
+        is_sure = weights >= _MIN_RELATIVE_WEIGHT * weights.max()
+        # If all these rows are of one class, which an SVC refuses, `fit_clone` returns a constant classifier.
         self.estimator_ = fit_clone(
             SVC(),
             X[is_sure],
@@ -228,13 +249,13 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
             weights[is_sure] / weights.max(),
         )
 
-        sample = np.random.default_rng(seed).permutation(len(X))[:_CALIBRATED_ON]
+        sample = np.random.default_rng(seed).permutation(len(X))[:_N_CALIBRATION_ROWS]
         scores = self._scores(X[sample])
-        beliefs = self.label_distributions_[sample]
+        targets = self.label_distributions_[sample]
         losses = list[float]()
         for temperature in _TEMPERATURES:
-            chances = _softmax(scores / temperature, axis=1)
-            losses.append(-np.sum(beliefs * np.log(chances + _TINY)))
+            probabilities = _softmax(scores / temperature, axis=1)
+            losses.append(-np.sum(targets * np.log(probabilities + _TINY)))
         self.temperature_ = float(_TEMPERATURES[np.argmin(losses)])
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
@@ -243,104 +264,123 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
         return _softmax(scores / self.temperature_, axis=1)
 
     def _scores(self, rows: Matrix) -> FloatArray:
-        """Return the score of each class; of a class that no row was believed to have, −∞."""
+        """Return the score of each class; −∞ for a class that is the most probable one of no row."""
         known = self.estimator_.classes_
         scores = np.full((len(rows), len(self.classes_)), -np.inf)
         if len(known) == 1:
             scores[:, known] = 0.0
             return scores
-        found: FloatArray = self.estimator_.decision_function(rows)
-        if found.ndim == 1:  # of two classes
-            found = np.stack([-found, found], axis=1)
-        scores[:, known] = found
+        decision: FloatArray = self.estimator_.decision_function(rows)
+        if decision.ndim == 1:  # of two classes
+            decision = np.stack([-decision, decision], axis=1)
+        scores[:, known] = decision
         return scores
 
 
-def _beliefs(
-    field: Propagation,
+class _Posterior(NamedTuple):
+    """Estimates at one α, and the evidence for it."""
+
+    of_rows: FloatArray  # probabilities of classes, (rows, classes)
+    of_labels: FloatArray  # the same of labeled rows, (labels, classes)
+    error_rate: float  # expected share of wrong labels
+    log_evidence: float
+
+
+def _posterior(
+    propagation: Propagation,
     labeled: IntArray,
     one_hot: FloatArray,
     seed: int,
-) -> tuple[FloatArray, FloatArray, float, float]:
-    """Return class beliefs of all rows and of labeled ones, the rate of wrong labels, and the evidence for the field.
+) -> _Posterior:
+    """Return the class probabilities and the error rate at one α, with the evidence for that α.
 
-    Labels are weighed against the fields of all others until that settles.
+    Labeled rows start as sources of their labels. In each round, `_weigh` compares labels with the fields of all other
+    sources; its probabilities are the sources of the next round.
     """
-    # one_hot, beliefs, before: (labels, classes); grid, weights: (sharpness, rates); spread, rows: (rows, classes)
-    fields_of_others = _without_own_label(field, labeled, seed)
+    # one_hot, of_labels, before: (labels, classes); log_likelihood, weights: (sharpness, error rates)
+    # field, of_rows: (rows, classes)
+    held_out_fields = _held_out_fields(propagation, labeled, seed)
     before = one_hot
-    sharpness, grid, beliefs = _weigh(one_hot, fields_of_others(one_hot))
-    for _ in range(_ROUNDS):
-        if np.abs(beliefs - before).sum(axis=1).mean() < _SETTLED:
+    sharpness, log_likelihood, of_labels = _weigh(one_hot, held_out_fields(one_hot))
+    for _ in range(_MAX_ROUNDS):
+        if np.abs(of_labels - before).sum(axis=1).mean() < _MIN_CHANGE:
             break
-        before = beliefs
-        sharpness, grid, beliefs = _weigh(one_hot, fields_of_others(beliefs))
-    evidence = float(np.logaddexp.reduce(grid, axis=None) - np.log(grid.size))
-    weights = _softmax(grid)
+        before = of_labels
+        sharpness, log_likelihood, of_labels = _weigh(one_hot, held_out_fields(of_labels))
+    # The mean likelihood over a uniform grid.
+    log_evidence = float(
+        np.logaddexp.reduce(log_likelihood, axis=None) - np.log(log_likelihood.size)
+    )
+    weights = _softmax(log_likelihood)
 
-    spread = _per_label(field.spread(labeled, beliefs), beliefs.sum(axis=0))
-    rows = np.zeros_like(spread)
-    for sharp, weight in zip(sharpness, weights.sum(axis=1), strict=True):
-        rows += weight * _softmax(sharp * spread, axis=1)
-    noise = float(weights.sum(axis=0) @ _rates(one_hot.shape[1]))
-    return rows, beliefs, noise, evidence
+    field = _per_label(propagation.spread(labeled, of_labels), of_labels.sum(axis=0))
+    of_rows = np.zeros_like(field)
+    for factor, weight in zip(sharpness, weights.sum(axis=1), strict=True):
+        of_rows += weight * _softmax(factor * field, axis=1)
+    error_rate = float(weights.sum(axis=0) @ _error_rates(one_hot.shape[1]))
+    return _Posterior(of_rows, of_labels, error_rate, log_evidence)
 
 
 def _weigh(one_hot: FloatArray, fields: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Weigh labels against the field of all others, with the sharpness of fields and the rate of wrong labels unknown.
+    """Return the sharpness grid, the log-likelihood of each sharpness and error rate, and P(c | label) of each label.
 
-    A row's label is another class than its own at that rate, any other being as likely. Each sharpness and rate has a
-    say in the beliefs by its likelihood.
+    Bayes' rule, with uniform priors on a grid of sharpness s and error rate r. Before its label is seen, a row is of
+    class c with p_s(c), the softmax of s times the held-out field. A wrong label is any other class, equally likely:
+
+    P(label | c, r) = 1 − r if c is the label, and r / (n_classes − 1) otherwise.
+
+    P(label | s, r) = Σ_c p_s(c) · P(label | c, r), and P(s, r | all labels) is in proportion to their product.
+
+    P(c | label) = Σ_{s,r} P(s, r | all labels) · p_s(c) · P(label | c, r) / P(label | s, r).
     """
-    # one_hot, fields, beliefs: (labels, classes); of each sharpness, chances: (labels, classes), and
-    # likelihoods: (rates, labels)
+    # one_hot, fields, beliefs, each of priors: (labels, classes); each of likelihoods: (error rates, labels)
+    # log_likelihood, posterior: (sharpness, error rates)
     n_classes = one_hot.shape[1]
     lead = float((fields.max(axis=1) - fields.mean(axis=1)).mean())
     sharpness = _SHARPNESS / max(lead, _TINY)
-    rates = _rates(n_classes)[:, None]
-    right = 1 - rates
-    wrong = rates / (n_classes - 1)
-    all_chances = list[FloatArray]()
-    all_likelihoods = list[FloatArray]()
-    for sharp in sharpness:
-        chances = _softmax(sharp * fields, axis=1)
-        of_label = (chances * one_hot).sum(axis=1)
-        all_chances.append(chances)
-        all_likelihoods.append(right * of_label + wrong * (1 - of_label))
-    grid = np.array([np.log(likelihoods).sum(axis=1) for likelihoods in all_likelihoods])
-    weights = _softmax(grid)
+    error_rates = _error_rates(n_classes)[:, None]
+    if_right = 1 - error_rates
+    if_wrong = error_rates / (n_classes - 1)
+    priors = list[FloatArray]()
+    likelihoods = list[FloatArray]()
+    for factor in sharpness:
+        prior = _softmax(factor * fields, axis=1)
+        of_label = (prior * one_hot).sum(axis=1)
+        priors.append(prior)
+        likelihoods.append(if_right * of_label + if_wrong * (1 - of_label))
+    log_likelihood = np.array([np.log(likelihood).sum(axis=1) for likelihood in likelihoods])
+    posterior = _softmax(log_likelihood)
 
     beliefs = np.zeros_like(one_hot)
-    for chances, weight, likelihoods in zip(
-        all_chances,
-        weights,
-        all_likelihoods,
-        strict=True,
-    ):
-        ratio = weight[:, None] / likelihoods
-        if_right = (right * ratio).sum(axis=0)
-        if_wrong = (wrong * ratio).sum(axis=0)
-        beliefs += chances * np.where(one_hot > 0, if_right[:, None], if_wrong[:, None])
-    return sharpness, grid, beliefs
+    for prior, weights, likelihood in zip(priors, posterior, likelihoods, strict=True):
+        # P(s, r | all labels) / P(label | s, r)
+        ratio = weights[:, None] / likelihood
+        of_own_class = (if_right * ratio).sum(axis=0)
+        of_others = (if_wrong * ratio).sum(axis=0)
+        beliefs += prior * np.where(one_hot > 0, of_own_class[:, None], of_others[:, None])
+    return sharpness, log_likelihood, beliefs
 
 
-def _rates(n_classes: int) -> FloatArray:
-    """Return rates of wrong labels at which a label still speaks for its class."""
-    most = _LEAST_INFORMATIVE * (n_classes - 1) / n_classes
-    return _NOISE[most > _NOISE]
+def _error_rates(n_classes: int) -> FloatArray:
+    """Return the error rates at which a label is still evidence for its class."""
+    most = _MAX_PART_OF_BLIND * (n_classes - 1) / n_classes
+    return _ERROR_RATES[most > _ERROR_RATES]
 
 
-def _without_own_label(
-    field: Propagation,
+def _held_out_fields(
+    propagation: Propagation,
     labeled: IntArray,
     seed: int,
 ) -> Callable[[FloatArray], FloatArray]:
-    """Return the function from all labels' sources to the field of the others at each, both (labels, classes)."""
+    """Return a function of the sources of all labels, shape (labels, classes).
+
+    It returns, for each label, the field that all labels except it (of many: except its fold) produce at its row.
+    """
     n_labels = len(labeled)
-    if n_labels <= _EACH_LEFT_OUT:
-        worth = field.spread(labeled, np.eye(n_labels))[labeled]
-        np.fill_diagonal(worth, 0)
-        return lambda sources: _per_label(worth @ sources, sources.sum(axis=0) - sources)
+    if n_labels <= _MAX_SINGLE_HELD_OUT:
+        influence = propagation.spread(labeled, np.eye(n_labels))[labeled]
+        np.fill_diagonal(influence, 0)
+        return lambda sources: _per_label(influence @ sources, sources.sum(axis=0) - sources)
     fold = np.random.default_rng(seed).permutation(n_labels) % _FOLDS
 
     def without_fold(sources: FloatArray) -> FloatArray:
@@ -348,7 +388,7 @@ def _without_own_label(
         masses = np.zeros_like(sources)
         for number in range(_FOLDS):
             inside = fold == number
-            of_fold = field.spread(labeled[inside], sources[inside])[labeled]
+            of_fold = propagation.spread(labeled[inside], sources[inside])[labeled]
             fields[~inside] += of_fold[~inside]
             masses[~inside] += sources[inside].sum(axis=0)
         return _per_label(fields, masses)
@@ -357,10 +397,10 @@ def _without_own_label(
 
 
 def _per_label(fields: FloatArray, masses: FloatArray) -> FloatArray:
-    """Return the fields of classes per label of theirs, shape (rows, classes).
+    """Return the field of each class divided by its number of labels, shape (rows, classes).
 
-    A class without labels has the mean field of all, and one with few is drawn to it.
+    A class without labels gets the mean field of all classes, and a class with few labels is drawn toward it.
     """
     mass = masses.sum(axis=-1, keepdims=True)
     mean = fields.sum(axis=1, keepdims=True) / np.maximum(mass, _TINY)
-    return (fields + _NEUTRAL * mean) / (masses + _NEUTRAL)
+    return (fields + _PSEUDO_COUNT * mean) / (masses + _PSEUDO_COUNT)
