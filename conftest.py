@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
-from tutelage.accounting.together import FitsWithoutLedger
+from tutelage.accounting.together import _FitsWithoutLedger
 from tutelage.ballots import VoteHistogram
 from tutelage.cli import main
 from tutelage.noise import SimulationNoise, SystemNoise
@@ -77,7 +77,7 @@ FITS_AGAIN = pytest.mark.filterwarnings("ignore::tutelage.exceptions.RepeatedFit
 @pytest.fixture(autouse=True)
 def _no_earlier_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every test begin as a process does: what others fitted without a ledger is not counted."""
-    monkeypatch.setattr("tutelage.release.WITHOUT_LEDGER", FitsWithoutLedger())
+    monkeypatch.setattr("tutelage.release.WITHOUT_LEDGER", _FitsWithoutLedger())
 
 
 @pytest.fixture

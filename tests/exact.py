@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 
 from tutelage.accounting.data_independent import rdp
-from tutelage.accounting.exact import ExactCosts, worst_divergences
+from tutelage.accounting.exact import ExactCosts, _worst_divergences
 from tutelage.testing.laws import argmax_law as label_probabilities
 from tutelage.testing.laws import discrete_gaussian_masses, discrete_laplace_masses
 
@@ -60,7 +60,7 @@ def per_source(
     out = np.full((len(costs._known), costs._known.shape[1] + 1, len(orders)), np.inf)
     for number, (rows, _) in enumerate(costs._chunks):
         laws = costs._law(number)
-        found = worst_divergences(laws, orders)
+        found = _worst_divergences(laws, orders)
         # Classes put aside share the last source.
         by_class = np.repeat(found[:, -1:, :], out.shape[1], axis=1)
         np.put_along_axis(by_class, laws.sources[:, :, None], found, axis=1)

@@ -16,11 +16,11 @@ from tutelage.ledger import Labels
 from tutelage.ledger.account import (
     Account,
     CampaignVotes,
-    Granted,
     NewQueries,
     Queries,
     Reservation,
-    Settled,
+    _Granted,
+    _Settled,
 )
 from tutelage.ledger.beginning import Intent, Whom
 from tutelage.ledger.campaigns import Voters
@@ -117,14 +117,14 @@ def reserve_votes(
     wanted: IntArray,
     *,
     queries: int,
-) -> Granted:
+) -> _Granted:
     """Spend votes of teachers in a campaign."""
     return ledger.account.reserve(CampaignVotes(event, campaign, voters, wanted, queries))
 
 
 def settle(
     ledger: Ledger, reservation: Reservation, answers: dict[bytes, Labels], happened: Event
-) -> Settled:
+) -> _Settled:
     """Store the answers of a batch."""
     return ledger.account.settle(reservation, answers, happened)
 

@@ -30,7 +30,7 @@ from tutelage.events import (
 from tutelage.exceptions import InvalidParameterError, NotPublishableError, UnsupportedEventError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PrivateEpsilon, PublicEpsilon
 from tutelage.reporting import ClassAccuracy, PrivacyCard
-from tutelage.reporting.card import card_in
+from tutelage.reporting.card import _card_in
 from tutelage.reporting.lints import Case, lint
 from tutelage.reporting.record import (
     FIRST_PAGE,
@@ -316,7 +316,7 @@ def test_a_card_needs_what_the_ledger_says():
         record = plain(card())
         del record["budget"][name]
         with pytest.raises(InvalidParameterError, match=f"missing required field `{name}`"):
-            card_in(record)
+            _card_in(record)
 
 
 def test_costs_beside_the_guarantee_are_about_the_same_unit_and_noise():

@@ -22,7 +22,7 @@ from tutelage.exceptions import (
 from tutelage.planning import plan
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PublicEpsilon
 from tutelage.reporting import PrivacyCard, read_card
-from tutelage.reporting.card import card_in
+from tutelage.reporting.card import _card_in
 from tutelage.reporting.record import Proposed, Raised
 
 RECORD = full_card().as_dict()
@@ -95,14 +95,14 @@ def test_every_entry_is_checked(path, value):
         wrong.append(value | {"more": 1})
     for one in wrong:
         with pytest.raises(TutelageError):
-            card_in(put(CONTENT, path, one))
+            _card_in(put(CONTENT, path, one))
 
 
 def test_what_is_read_is_what_would_be_written():
     epsilon = dict(CONTENT["guarantee"]["epsilon"])
     del epsilon["order"]
     with pytest.raises(InvalidDataError, match="leaves out"):
-        card_in(put(CONTENT, ("guarantee", "epsilon"), epsilon))
+        _card_in(put(CONTENT, ("guarantee", "epsilon"), epsilon))
 
 
 @pytest.mark.parametrize(("record", "message"), [
@@ -147,7 +147,7 @@ JSON = st.recursive(
 @given(path=st.sampled_from([path for path, _ in places(CONTENT)]), value=JSON)
 def test_whatever_is_changed_in_a_card_it_is_refused_or_harmless(path, value):
     try:
-        made = card_in(put(CONTENT, path, value))
+        made = _card_in(put(CONTENT, path, value))
     except TutelageError:
         return
     assert isinstance(made, PrivacyCard)
@@ -211,7 +211,7 @@ def test_a_text_of_a_card_is_shown_as_it_is_and_changes_nothing_else(path):
         record = WHOLE
         for place in UNITS if path in UNITS else [path]:
             record = put(record, place, {text: text} if path[-1] == "versions" else text)
-        card = card_in(record)
+        card = _card_in(record)
         assert json.loads(json.dumps(card.as_dict()))[path[0]] == record[path[0]]
         return card
 

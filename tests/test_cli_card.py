@@ -14,7 +14,7 @@ from test_cli import configure, finished, folder, refusal, runs, succeeded  # no
 from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, VoteHistogram
 from tutelage.events import NoisyArgmaxGaussian, PublicationTest, SummedNoise
 from tutelage.privacy import ONE_TEACHER
-from tutelage.published import budget_of
+from tutelage.published import _budget_of
 from tutelage.reporting import read_card
 from tutelage.reporting.record import STATEMENTS
 
@@ -179,7 +179,7 @@ def test_what_a_ledger_saw_later_changes_the_card(called, folder):  # noqa: F811
     now = card_now()
     assert (now.epsilon.epsilon, now.guarantee.alone) == (60.0, first.epsilon)
     assert (now.release, len(now.budget.batches)) == (first.release, 2)
-    assert now.budget == budget_of(
+    assert now.budget == _budget_of(
         ledger.history().before_releases.state, now.budget.batches, now.budget.frontier
     )
     reserve(ledger, SummedNoise(NoisyArgmaxGaussian(40.0, 3, ledger.unit, simulated=False), 5), 1)

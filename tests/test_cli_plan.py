@@ -11,9 +11,9 @@ import pytest
 
 from test_cli import refusal, succeeded
 from test_cli_init import Terminal
-from tutelage.accounting.calibration import epsilon_of_each
 from tutelage.planning.trials import Trial
 from tutelage.reporting import read_card
+from tutelage.terms import Asked
 
 pytestmark = [pytest.mark.rest, pytest.mark.usefixtures("short_trials")]
 NAMED = '[method]\nname = "noisy-moments"\n'
@@ -112,7 +112,7 @@ def test_a_plan_is_of_one_of_several_releases_that_share_a_budget(called, tmp_pa
     trials(0.9, 0.6)
     config = configuration(tmp_path, NAMED)
     config.write_text(config.read_text().replace("epsilon = 1.0", "budget = 1.0\nreleases = 4"))
-    each = epsilon_of_each(1.0, 1e-5, 4)
+    each = Asked(None, 1.0, 4, 1e-5, given=False).each
     assert f"target: ε = {each:.10g} at" in succeeded(called("plan", "--for", config)).stdout
 
 

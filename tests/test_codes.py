@@ -29,7 +29,7 @@ from tutelage.mechanisms import (
 from tutelage.noise import SystemNoise
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.publishing import Proposal
-from tutelage.reporting.card import card_in
+from tutelage.reporting.card import _card_in
 
 CARD = json.loads((GOLDEN / "format-1" / "card.json").read_text())
 del CARD["file"], CARD["format"]
@@ -55,7 +55,7 @@ def with_unit(record: dict[str, Any]) -> dict[str, Any]:
 READERS: dict[str, Callable[[], object]] = {
     "event": lambda: event_from_dict(with_unit(NoisyArgmaxGaussian(40.0, 3, PATIENT).as_dict())),
     "proposal": lambda: Proposal.from_json(json.dumps(with_unit(CARD["guarantee"]["proposal"]))),
-    "card": lambda: card_in(put(CARD, ("guarantee", "epsilon", "unit", "neighboring"), UNKNOWN)),
+    "card": lambda: _card_in(put(CARD, ("guarantee", "epsilon", "unit", "neighboring"), UNKNOWN)),
 }
 
 

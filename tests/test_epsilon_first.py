@@ -10,7 +10,6 @@ from sklearn.tree import DecisionTreeClassifier
 
 from tutelage import GNMax, Ledger, PATEClassifier, SimulationNoise
 from tutelage.accounting import data_independent
-from tutelage.accounting.calibration import epsilon_of_each
 from tutelage.accounting.filter import RenyiFilter
 from tutelage.events import of_queries
 from tutelage.exceptions import (
@@ -21,6 +20,7 @@ from tutelage.exceptions import (
 )
 from tutelage.methods import Method, TeacherVotes
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage.terms import Asked
 
 pytestmark = [
     pytest.mark.usefixtures("repeatable"),
@@ -101,9 +101,8 @@ def test_equal_releases_fill_a_budget_together_and_no_other_fits(binary_rows, tm
         noise = [each.mechanism_.noise_multiplier for each in (fits[2], alone)]
         assert noise[0] == pytest.approx(3**0.5 * noise[1], rel=1e-4)
         event = fits[2].release_.event
-        assert data_independent.epsilon(event, DELTA).epsilon == pytest.approx(
-            epsilon_of_each(2.0, DELTA, 3), rel=1e-3
-        )
+        each = Asked(None, 2.0, 3, DELTA, given=False).each
+        assert data_independent.epsilon(event, DELTA).epsilon == pytest.approx(each, rel=1e-3)
     with pytest.raises(BudgetExceededError):
         model(method, **shared, question="fourth").fit(*binary_rows, X_public=PUBLIC)
 

@@ -24,7 +24,7 @@ from exact import (
 from precise import LAWS, precise_cost
 from tutelage.accounting import exact
 from tutelage.accounting.data_independent import rdp
-from tutelage.accounting.exact import ExactCosts, worst_divergences
+from tutelage.accounting.exact import ExactCosts, _worst_divergences
 from tutelage.accounting.outcome_probabilities import MoveLaws
 from tutelage.ballots import VoteHistogram
 from tutelage.events import (
@@ -182,7 +182,7 @@ def test_an_error_that_may_change_the_sign_of_a_log_ratio_counts():
     )
     # Both are 9e-10, where φ is larger.
     truth = np.log1p(2 * (np.expm1(9e-4) - 1e6 * np.expm1(9e-10))) / (1e6 - 1)
-    assert worst_divergences(laws, np.array([1e6]))[0, 0, 0] >= truth
+    assert _worst_divergences(laws, np.array([1e6]))[0, 0, 0] >= truth
 
 
 @pytest.mark.parametrize(("kind", "counts", "scale"), [
@@ -205,7 +205,7 @@ def test_little_noise_and_a_clear_vote_keep_their_digits(kind, counts, scale):
     assert found == pytest.approx(np.minimum(exact, limit), rel=1e-6, abs=1e-8)
 
 
-@pytest.mark.parametrize("place", ["_law_of", "worst_divergences"])
+@pytest.mark.parametrize("place", ["_law_of", "_worst_divergences"])
 def test_a_computation_that_was_interrupted_leaves_nothing_that_a_later_one_believes(
     place, monkeypatch
 ):

@@ -23,7 +23,7 @@ from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import GNMax, LNMax
 from tutelage.privacy import ONE_TEACHER
-from tutelage.published import budget_of
+from tutelage.published import _budget_of
 from tutelage.publishing import propose, publish_epsilon, record
 from tutelage.publishing.proof import read_claim, write_claim
 from tutelage.reporting import PrivacyCard, read_card
@@ -69,7 +69,7 @@ def write(folder: Path) -> None:
         guarantee=guarantee,
         release=made,
         student=StudentPart(name="logistic regression"),
-        budget=budget_of(ledger.state()),
+        budget=_budget_of(ledger.state()),
     )
     (folder / "card.json").write_text(json.dumps(card.as_dict(), indent=1))
     roles = [("north", Role.ENTITY), ("south", Role.ENTITY), ("lab", Role.AGGREGATOR)]

@@ -23,7 +23,7 @@ from sklearn.naive_bayes import GaussianNB
 from conftest import FITS_AGAIN
 from processes import surroundings
 from tutelage import Ledger, PATEClassifier, SimulationNoise
-from tutelage.digests import RunningDigest, table_digest
+from tutelage.digests import RunningDigest
 from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError
 from tutelage.methods import NoisyMoments, TeacherVotes
 from tutelage.people import partitions
@@ -38,6 +38,12 @@ pytestmark = [
 ]
 
 rest = partial(pytest.param, marks=pytest.mark.rest)
+
+
+def table_digest(table: Table) -> bytes:
+    return RunningDigest().add_table(table).digest()
+
+
 SIZES = ["large", "medium", "small"]
 ROWS, MOST_ROWS_OF_ONE = 600, 4
 

@@ -16,9 +16,9 @@ from tutelage.accounting.composition import (
     pure_dp_composition,
 )
 from tutelage.accounting.data_independent import (
+    _loss_law,
     basic_epsilon,
     epsilon,
-    loss_law,
     pure_dp_renyi,
     rdp,
     response_composition,
@@ -69,7 +69,7 @@ def test_the_cost_is_that_of_the_worst_pair_of_votes_in_the_channel(make, classe
 def test_the_worst_pair_dominates_every_other_at_every_epsilon(make, classes):
     mechanism = make(1.3)
     channel = mechanism.channel(classes)
-    law = loss_law(mechanism.event_of_one(classes, ONE_ENTITY, simulated=False))
+    law = _loss_law(mechanism.event_of_one(classes, ONE_ENTITY, simulated=False))
     losses = law.top - law.step * np.arange(len(law.log_mass))
     for target in np.linspace(0, 1.4, 15):
         dominating = float(np.exp(law.log_mass) @ np.maximum(1 - np.exp(target - losses), 0))

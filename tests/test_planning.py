@@ -22,7 +22,7 @@ from tutelage.methods.rehearsal import PublicLabels
 from tutelage.noise import SimulationNoise
 from tutelage.partition import unit_of_single_people
 from tutelage.planning import Option, Plan, plan
-from tutelage.planning.methods import Target, method_asked, methods_for, proved_epsilon
+from tutelage.planning.methods import Target, method_asked
 from tutelage.planning.references import guess_accuracy
 from tutelage.planning.trials import Trial, run_trials
 from tutelage.reporting.lints import Case, lint
@@ -69,8 +69,8 @@ def best(found: Plan) -> Option:
 @pytest.mark.parametrize(("epsilon", "unit"), [(1.0, ROW), rest(4.0, PATIENT)])
 def test_every_method_is_proved_to_keep_epsilon_and_nearly_spends_it(epsilon, unit):
     target = target_of(epsilon=epsilon, unit=unit)
-    for method in methods_for(target):
-        assert 0.97 * epsilon < proved_epsilon(method, target).epsilon <= epsilon
+    for method in target.methods():
+        assert 0.97 * epsilon < target.epsilon_of(method).epsilon <= epsilon
 
 
 def test_a_release_with_a_name_takes_only_methods_in_which_people_cast_ballots():
@@ -87,7 +87,7 @@ def test_a_release_with_a_name_takes_only_methods_in_which_people_cast_ballots()
 def test_a_plan_costs_what_the_fit_costs(place, labeled, unit):
     X, y = clusters(400)
     target = target_of(unit=PATIENT if unit else ROW, labeled=labeled)
-    method = methods_for(target)[place]
+    method = target.methods()[place]
     ids = np.arange(300).astype(str) if unit else None
     asked = replace(method, mechanism=None)
     model = PATEClassifier(
@@ -101,7 +101,7 @@ def test_a_plan_costs_what_the_fit_costs(place, labeled, unit):
     assert isinstance(chosen, NoisySum | CappedGNMax | GNMax)
     noise = chosen.noise_multiplier if isinstance(chosen, NoisySum) else chosen.sigma
     assert noise == method.noise
-    assert model.epsilon_ == replace(proved_epsilon(method, target), simulated=True)
+    assert model.epsilon_ == replace(target.epsilon_of(method), simulated=True)
 
 
 def test_a_trial_without_noise_is_a_fit_without_noise():
@@ -120,7 +120,7 @@ def test_trials_predict_runs():
     X, y = clusters(4600, noise=2.5)
     known = PublicLabels(X[:600], X[:600], y[:600], 3, own=True)
     target = target_of(people=2000, public_rows=600, labeled=True)
-    for method in methods_for(target)[::2]:
+    for method in target.methods()[::2]:
         expected = run_trials(method, known, 2000).expected
         scores = []
         for seed in range(3):

@@ -36,7 +36,7 @@ from tutelage.preflight import (
     Found,
     Sight,
     _differ_by_spelling_only,
-    ids_among,
+    _ids_among,
     preflight,
 )
 from tutelage.reporting.lints import verdict_of
@@ -390,16 +390,16 @@ def test_a_notebook_which_is_stored_shows_no_number_of_private_rows(monkeypatch)
     ("notes", [f"{number // 2} " + "a long report " * 4 for number in range(300)], False),
 ])  # fmt: skip
 def test_columns_that_say_whose_row_it_is_are_told_from_others(name, cells, found):
-    assert bool(ids_among(Table("", {name: cells}).columns)) is found
+    assert bool(_ids_among(Table("", {name: cells}).columns)) is found
 
 
 def test_sparse_numbers_are_ids_if_their_rows_agree_as_those_of_a_person_do():
     rng = np.random.default_rng(0)
     numbers, sex = rng.integers(10**6, 10**8, 400).repeat(3), rng.choice(["f", "m"], 400).repeat(3)
     order = rng.permutation(1200)
-    assert ids_among(Table("", {"nr": numbers[order], "sex": sex[order]}).columns) == ["nr"]
+    assert _ids_among(Table("", {"nr": numbers[order], "sex": sex[order]}).columns) == ["nr"]
     assert (
-        ids_among(Table("", {"nr": numbers[order], "sex": rng.choice(["f", "m"], 1200)}).columns)
+        _ids_among(Table("", {"nr": numbers[order], "sex": rng.choice(["f", "m"], 1200)}).columns)
         == []
     )
 

@@ -29,7 +29,7 @@ from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise, SystemNoise
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.publishing import Proposal, propose, publish_epsilon, reach_of, record
-from tutelage.publishing.publication import recalled_publication
+from tutelage.publishing.publication import _recalled_publication
 
 DELTA, TEACHERS = 1e-5, 62
 AGREEING = np.repeat([[57, 4, 1], [61, 1, 0]], 20, axis=0)
@@ -143,8 +143,8 @@ def test_the_same_test_again_is_the_same_at_no_cost_and_recalled_without_its_vot
         assert (
             publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(seed)) == first
         )
-    assert recalled_publication(released(TORN), paid, proposal, ROWS) == first
-    assert recalled_publication(released(), paid, proposal, ROWS + 1) is None
+    assert _recalled_publication(released(TORN), paid, proposal, ROWS) == first
+    assert _recalled_publication(released(), paid, proposal, ROWS + 1) is None
     assert paid.state().spent == spent
     assert charged_tests(paid) == 1
 
@@ -167,7 +167,7 @@ def test_a_remembered_publication_does_not_cover_labels_that_were_released_since
     assert publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0)) == first
     paying(paid, queries=120)
     spent = paid.state().spent
-    for again in (publish_epsilon, recalled_publication):
+    for again in (publish_epsilon, _recalled_publication):
         with pytest.raises(
             LedgerMismatchError, match="must cover all labels of the ledger, and some are missing"
         ):
@@ -322,7 +322,7 @@ def test_a_test_whose_draw_fails_stays_spent_and_is_never_drawn_again_for_free(
         with pytest.raises(ZeroDivisionError):
             publish_epsilon(released(), paid, proposal, ROWS)
     assert (charged_tests(paid), paid.state().unsettled) == (1, 0)
-    assert recalled_publication(released(), paid, proposal, ROWS) is None
+    assert _recalled_publication(released(), paid, proposal, ROWS) is None
     publish_epsilon(released(), paid, proposal, ROWS)
     assert charged_tests(paid) == 2
 

@@ -15,8 +15,8 @@ from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit, Publ
 from tutelage.reporting.lints import Case, lint, verdict_of
 from tutelage.reporting.meaning import (
     RULE,
+    _advantage,
     _right_guesses,
-    advantage,
     bayes_factor,
     cases,
     percent,
@@ -40,7 +40,7 @@ def test_the_advantage_is_that_of_the_best_test_on_the_worst_pair(epsilon, delta
         here, there = worst_pair(epsilon, delta)
         # The best test names the likelier one.
         best = sum(max(p - q, 0) for p, q in zip(here, there, strict=True))
-        assert advantage(epsilon, delta) == pytest.approx(float(best), abs=1e-12)
+        assert _advantage(epsilon, delta) == pytest.approx(float(best), abs=1e-12)
         assert _right_guesses(epsilon, delta) == pytest.approx(float((1 + best) / 2), abs=1e-12)
 
 

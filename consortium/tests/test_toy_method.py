@@ -30,7 +30,7 @@ from tutelage.methods import requests as asked
 from tutelage.methods.sums import BallotOfRows
 from tutelage.partition import unit_of_single_people
 from tutelage.planning import plan
-from tutelage.planning.methods import Target, method_asked, methods_for
+from tutelage.planning.methods import Target, method_asked
 from tutelage.planning.recommendation import _section_of
 from tutelage.teachers import ClassMeans
 from tutelage.teachers.nearest import FewVotes
@@ -307,9 +307,9 @@ def test_every_way_to_name_a_method_gives_an_equal_record(kind, settings, sectio
         assert planned == method_asked(changed.method.with_params(**with_forest), TARGET)
 
 
-@pytest.mark.parametrize("place", range(len(methods_for(TARGET))))
-def test_a_configuration_reads_what_a_plan_writes(place, tmp_path):
-    proposed = replace(methods_for(TARGET)[place], mechanism=None)  # type: ignore[type-var]
+@pytest.mark.parametrize("method", TARGET.methods())
+def test_a_configuration_reads_what_a_plan_writes(method, tmp_path):
+    proposed = replace(method, mechanism=None)  # type: ignore[type-var]
     assert (
         load_config(configured(tmp_path, _section_of(proposed).partition("\n")[2])).method
         == proposed

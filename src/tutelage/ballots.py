@@ -29,7 +29,7 @@ from tutelage._internal.typing import (
 from tutelage._internal.validation import ballots_between, integer_at_least
 from tutelage.events import Event
 from tutelage.exceptions import InvalidBallotError, InvalidDataError
-from tutelage.privacy import ONE_TEACHER, PrivacyUnit, stored_relation
+from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 
 _FORMAT = 1
 _MOST_ABOUT = 2**16  # bytes of whatever is said about the counts
@@ -261,7 +261,7 @@ class VoteHistogram(NeverPickled):
                     f"{path} has another vote format ({number}); read it with the version of tutelage that made it."
                 )
             name, relation = map(str, arrays["unit"])
-            unit = PrivacyUnit(name, stored_relation(relation, str(path)))
+            unit = PrivacyUnit(name, NeighboringRelation.of(relation, str(path)))
             cap = int(arrays["cap"]) if "cap" in arrays else None
             counts = _counts_in(arrays, "counts", n_queries)
             return cls(counts, int(arrays["n_teachers"]), unit, cap)

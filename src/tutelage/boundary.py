@@ -40,7 +40,6 @@ from tutelage.ledger.account import (
     NewQueries,
     Queries,
     Reservation,
-    Settled,
 )
 from tutelage.ledger.beginning import Intent, Whom
 from tutelage.ledger.campaigns import Voters
@@ -269,8 +268,10 @@ class Boundary:
             ballots = ballots.select(is_left)
             if predictions is not None:
                 predictions = predictions[is_left]
-        settled, happened = self._draw(request, reserved.reservation, new, ballots, predictions)
-        return answered | settled.labels, happened, settled.share
+        drawn, share, happened = self._draw(
+            request, reserved.reservation, new, ballots, predictions
+        )
+        return answered | drawn, happened, share
 
     def _cast(self, request: Request, rows: IntArray) -> tuple[Any, FloatArray | None]:
         """Return the ballots on these rows of a request, in the form that it asks for, and the predictions for them."""
@@ -298,8 +299,10 @@ class Boundary:
             CampaignVotes(event, self._campaign(request), voters, wanted, len(new))
         )
         ballots = wishes.histogram(granted.votes)
-        settled, _ = self._draw(request, granted.reservation, new, ballots, None, granted.campaign)
-        return settled.labels, Repeated(event, int(granted.is_paid_now))
+        labels, _, _ = self._draw(
+            request, granted.reservation, new, ballots, None, granted.campaign
+        )
+        return labels, Repeated(event, int(granted.is_paid_now))
 
     def event_of_one(self, request: Request) -> Event:
         """Return the most that one answer can be."""
@@ -324,8 +327,8 @@ class Boundary:
         ballots: Any,
         predictions: FloatArray | None,
         campaign: Reservation | None = None,
-    ) -> tuple[Settled, Event]:
-        """Draw and settle what was reserved; return what counts of it, and what was run."""
+    ) -> tuple[dict[bytes, Labels], float, Event]:
+        """Draw and settle what was reserved; return the labels that count, their share of ε, and what was run."""
         if self._file is not None:
             self._file(reservation.number, ballots)
         try:
@@ -361,7 +364,7 @@ class Boundary:
             self.account.forfeit(reservation)
             raise
         self._unstored = None
-        return settled, happened
+        return settled.labels, settled.share, happened
 
     def store_late(self) -> None:
         """Store what could not be stored when it was drawn, or forget it if another process drew something else."""

@@ -265,11 +265,6 @@ class RunningDigest:
             self._count += 1
 
 
-def table_digest(table: Table) -> bytes:
-    """Return the digest of the rows of a table: the same for a csv file, a Parquet file and a frame of equal cells."""
-    return RunningDigest().add_table(table).digest()
-
-
 def _column_codes(cells: Cells) -> _Codes:
     """Return the cells of a column as 16 bytes each, the same whatever type they have beside each other."""
     if cells.dtype.kind == "f":

@@ -36,7 +36,7 @@ def _for_owner(text: str) -> str:
 _OF_FIT = "PATEClassifier.fit"  # to what the parameters belong that findings about rows name
 
 
-class Naming(Protocol):
+class _Naming(Protocol):
     """How an interface calls a parameter, by what it belongs to."""
 
     def __call__(self, owner: str, name: str, *, first: bool = True) -> str:
@@ -72,7 +72,7 @@ class Problem(NamedTuple):
     got: str = ""
     fix: str = ""
 
-    def sentence(self, naming: Naming = in_python) -> str:
+    def sentence(self, naming: _Naming = in_python) -> str:
         """Return the sentence in the words of an interface."""
         owner, _, name = self.name.rpartition(".")
         if not (name.isidentifier() or name.startswith("-")):
@@ -90,7 +90,7 @@ class Problem(NamedTuple):
 class _Others(dict[str, str]):
     """The other parameters that a sentence names, in the words of an interface."""
 
-    def __init__(self, owner: str, naming: Naming) -> None:
+    def __init__(self, owner: str, naming: _Naming) -> None:
         super().__init__()
         self._owner = owner
         self._naming = naming
@@ -99,7 +99,7 @@ class _Others(dict[str, str]):
         return self._naming(self._owner, name, first=False)
 
 
-def _in_words(text: str, owner: str, naming: Naming) -> str:
+def _in_words(text: str, owner: str, naming: _Naming) -> str:
     return Template(text).safe_substitute(_Others(owner, naming))
 
 
@@ -126,7 +126,7 @@ class TutelageError(Exception):
         super().__init_subclass__()
         cls.code = code or cls.code
 
-    def sentences(self, _naming: Naming = in_python, /) -> tuple[str, ...]:
+    def sentences(self, _naming: _Naming = in_python, /) -> tuple[str, ...]:
         """Return a text for each problem, one sentence or more, in the words of an interface."""
         return tuple(map(str, self.args))
 
@@ -160,7 +160,7 @@ class InvalidParameterError(TutelageError, ValueError, code="invalid-parameter")
         error.problems = tuple(problems)
         return error
 
-    def sentences(self, naming: Naming = in_python, /) -> tuple[str, ...]:
+    def sentences(self, naming: _Naming = in_python, /) -> tuple[str, ...]:
         """Return a text for each problem, one sentence or more, in the words of an interface."""
         return tuple(dict.fromkeys(problem.sentence(naming) for problem in self.problems))
 
@@ -176,7 +176,7 @@ class UnknownParameterError(InvalidParameterError, TypeError, code="unknown-para
 class PreflightError(InvalidDataError, code="preflight"):
     """A check of the rows before the first release failed. Nothing was spent, and no ledger was changed."""
 
-    def sentences(self, naming: Naming = in_python, /) -> tuple[str, ...]:
+    def sentences(self, naming: _Naming = in_python, /) -> tuple[str, ...]:
         """Return a text for each problem, one sentence or more, in the words of an interface."""
         return tuple(_for_owner(_in_words(problem, _OF_FIT, naming)) for problem in self.args)
 
@@ -292,7 +292,7 @@ class RepeatedFitWarning(UserWarning):
 class PreflightWarning(UserWarning):
     """A check of the rows before the first release found something for their owner to look at."""
 
-    def sentence(self, naming: Naming = in_python) -> str:
+    def sentence(self, naming: _Naming = in_python) -> str:
         """Return the warning in the words of an interface."""
         return _for_owner(_in_words(str(self.args[0]), _OF_FIT, naming))
 

@@ -77,7 +77,7 @@ class ImageInput(nn.Module):
         return (rows * self.scale).reshape(-1, *self.image_shape).permute(0, 3, 1, 2)
 
 
-class RandomShift(nn.Module):
+class _RandomShift(nn.Module):
     """Move each training image by up to so many pixels in either direction, filling with zeros."""
 
     def __init__(self, pixels: int) -> None:
@@ -164,7 +164,7 @@ class TwoConvolutions:
         first, second = self.channels
         layers: list[nn.Module] = [
             ImageInput(self.image_shape, self.scale),
-            RandomShift(self.shift),
+            _RandomShift(self.shift),
         ]
         for inputs, outputs in ((colors, first), (first, second)):
             layers += [nn.Conv2d(inputs, outputs, self.kernel), nn.MaxPool2d(2), nn.ReLU()]

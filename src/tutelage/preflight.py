@@ -16,7 +16,7 @@ import numpy as np
 from scipy import stats
 
 from tutelage._internal.records import Names, by_identity
-from tutelage._internal.typing import Array, FloatArray, Hidden, IntArray, Mask, Matrix
+from tutelage._internal.typing import Array, FloatArray, Hidden, IntArray, Matrix
 from tutelage.accounting.composition import continuous_gaussian_composition
 from tutelage.exceptions import literal
 from tutelage.features.cells import UNKNOWN
@@ -32,8 +32,6 @@ _FEWEST_DISTINCT = 10  # rows that make two tables of the same rows no accident
 _LEVEL = 0.01  # of each test whether so many rows alike are chance
 _RARE = 0.01  # equal pairs
 _CHUNK = 1024  # rows
-# People who take part in a release where others cannot, by the standard deviation in ballots.
-_FEWEST_PER_NOISE = 10
 
 # Differences between private and public columns, or the last public rows and the others, that are worth a warning if
 # they are significant. Numbers of alike and independent rows earn either warning in at most 1 of 100 cases.
@@ -193,24 +191,6 @@ def warnings_of_columns(sight: Sight) -> list[str]:
     return warnings
 
 
-def few_take_part(
-    taking_part: Mask,
-    mechanism: object,
-    release: str | None,
-) -> str | None:
-    """Return a reason not to begin a release with a name, if hardly anybody has budget for it; for the owner only."""
-    noise = noise_of(mechanism)
-    if noise is None or taking_part.all():
-        return None
-    if np.count_nonzero(taking_part) >= _FEWEST_PER_NOISE * noise:
-        return None
-    return (
-        f"Too few people take part in {release}: the budget of the others is spent, and those who are new are hardly "
-        "more than the noise. Their budget would be spent for nothing. Wait until more people have come, or raise "
-        "the budget with `tutelage ledger raise`."
-    )
-
-
 def noise_of(mechanism: object) -> float | None:
     """Return the noise of a mechanism, in ballots, if it has one standard deviation."""
     for name in ("noise_multiplier", "sigma"):
@@ -254,7 +234,7 @@ def _hopeless(sight: Sight) -> Iterator[str]:
 def _undecided_unit(sight: Sight) -> Iterator[str]:
     if sight.entity_ids is not None or sight.unit_is_row:
         return
-    names = ids_among(sight.columns)
+    names = _ids_among(sight.columns)
     if sight.n_people is not None and not names:
         yield (
             "Rows that are read in batches are not searched for ids. Choose the privacy unit: "
@@ -274,7 +254,7 @@ def _ids_as_features(sight: Sight) -> Iterator[str]:
     """Yield a warning for each id that the student would learn from, where each row is protected alone."""
     if not sight.unit_is_row:
         return
-    for name in ids_among(sight.columns):
+    for name in _ids_among(sight.columns):
         if name in sight.features:
             yield (
                 f"Column '{name}' repeats as the id of a person does, and is a feature of the student, which becomes "
@@ -606,7 +586,7 @@ def _differ_by_spelling_only(column: Array) -> bool:
 
 def like_ids(columns: Mapping[str, Cells]) -> list[str]:
     """Return the names of the columns that may say whose row it is, and of one that is named so without repeating."""
-    ids = {named_like_id(columns), *ids_among(columns)}
+    ids = {named_like_id(columns), *_ids_among(columns)}
     return [name for name in columns if name in ids]
 
 
@@ -626,7 +606,7 @@ def _words_of(name: str) -> set[str]:
     return set(re.findall(r"[a-z]+", spaced.lower()))
 
 
-def ids_among(columns: Mapping[str, Cells]) -> list[str]:
+def _ids_among(columns: Mapping[str, Cells]) -> list[str]:
     """Return the names of the columns that may say whose row it is, by name, form and values."""
     return [name for name in columns if _may_be_ids(name, columns)]
 

@@ -32,6 +32,16 @@ class NeighboringRelation(StrEnum):
         """How neighboring data sets differ, in words; files store the code instead."""
         return _SENTENCES[self]
 
+    @classmethod
+    def of(cls, value: object, where: str = "a file") -> Self:
+        """Return the relation that is stored in `where`, by its code."""
+        if value in list(cls):
+            return cls(value)
+        raise InvalidDataError(
+            f"`{KEY}` in {where} must be one of {', '.join(cls)}; if a later version wrote the file, "
+            "upgrade tutelage."
+        )
+
 
 _ROW, _ENTITY, _SILO, _BALLOT = NeighboringRelation
 _SENTENCES = {
@@ -82,22 +92,12 @@ class PrivacyUnit:
             raise InvalidDataError(
                 f"The unit of privacy in a file must be a text `name` and a `{KEY}`, nothing else."
             )
-        return cls(name, stored_relation(entries[KEY]))
+        return cls(name, NeighboringRelation.of(entries[KEY]))
 
 
 # Their names are in files too, and ledgers compare them.
 ONE_TEACHER = PrivacyUnit("one teacher's data", NeighboringRelation.CHANGE_ONE_BALLOT)
 ONE_ENTITY = PrivacyUnit("one entity's whole data", NeighboringRelation.CHANGE_ONE_BALLOT)
-
-
-def stored_relation(value: object, where: str = "a file") -> NeighboringRelation:
-    """Return the relation that is stored in `where`, by its code."""
-    if value in list(NeighboringRelation):
-        return NeighboringRelation(value)
-    raise InvalidDataError(
-        f"`{KEY}` in {where} must be one of {', '.join(NeighboringRelation)}; if a later version wrote the file, "
-        "upgrade tutelage."
-    )
 
 
 HIDDEN = "depends on the private votes; `.reveal()` opens it for the data set owner"

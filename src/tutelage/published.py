@@ -49,7 +49,6 @@ from tutelage.reporting.record import (
     Proposed,
     ReleasePart,
     StudentPart,
-    merge_batches,
     record_of,
 )
 from tutelage.students.store import write_student
@@ -159,9 +158,9 @@ def card_of_model(
         frontier = _frontier_of(event, len(model.release_.labels), epsilon.delta)
     if hasattr(model, "open_ledger_"):
         history = model.open_ledger_.history().before_releases
-        budget = budget_of(history.state, _batches_of(history), frontier)
+        budget = _budget_of(history.state, _batches_of(history), frontier)
     else:
-        budget = budget_of(model.ledger_, frontier=frontier)
+        budget = _budget_of(model.ledger_, frontier=frontier)
     if feature_map is None:
         feature_map = _origin_of_features(model)
     return card_of(
@@ -207,7 +206,7 @@ def card_of_ledger(history: History) -> PrivacyCard:
         created=today(),
     )
     guarantee = Guarantee(epsilon=now.guarantee(), event=record_of(event))
-    budget = budget_of(now, batches, frontier)
+    budget = _budget_of(now, batches, frontier)
     return card_of(guarantee, release, StudentPart(name=NOT_RECORDED), budget, {}, (NOT_CHECKED,))
 
 
@@ -232,13 +231,13 @@ def up_to_date(card: PrivacyCard, history: History, *, later: bool) -> PrivacyCa
             epsilon=epsilon, event=guarantee.event, tested=tested, proposal=proposal, alone=alone
         )
     now = history.before_releases
-    budget = budget_of(now.state, _batches_of(now), frontier)
+    budget = _budget_of(now.state, _batches_of(now), frontier)
     return card_of(
         guarantee, card.release, card.student, budget, card.statements, card.findings, history
     )
 
 
-def budget_of(
+def _budget_of(
     state: LedgerState,
     batches: tuple[BatchCost, ...] = (),
     frontier: tuple[FrontierPoint, ...] = (),
@@ -313,7 +312,7 @@ def _batches_of(history: History) -> tuple[BatchCost, ...]:
             queries = 0
         written = charge.reserved.content["written"]
         batches.append(BatchCost(written, queries, checks, share - checks, sums))
-    return merge_batches(batches, _MOST_BATCHES)
+    return BatchCost.merge(batches, _MOST_BATCHES)
 
 
 def _share_of_checks(charge: Charge, limit: Filter) -> float:

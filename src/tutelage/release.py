@@ -6,11 +6,12 @@ from dataclasses import field, replace
 from threading import Lock
 from typing import Any, NamedTuple, final
 
+import numpy as np
 from sklearn import config_context
 
 from tutelage._internal.records import by_keywords
 from tutelage._internal.releases import on_one_day, today
-from tutelage._internal.typing import Matrix, Private
+from tutelage._internal.typing import Mask, Matrix, Private
 from tutelage._internal.warned import warn
 from tutelage.accounting import data_independent
 from tutelage.accounting.together import WITHOUT_LEDGER
@@ -31,7 +32,7 @@ from tutelage.methods.requests import Facts, Outcome
 from tutelage.noise import NoiseSource
 from tutelage.people.blocks import People
 from tutelage.people.memory import PeopleInMemory
-from tutelage.preflight import TO_INSIST, few_take_part
+from tutelage.preflight import TO_INSIST, noise_of
 from tutelage.privacy import ONE_TEACHER, PublicEpsilon, printed_up, round_up
 from tutelage.publishing import Proposal
 from tutelage.publishing.publication import Publication, publication_after_test
@@ -40,6 +41,8 @@ FEW_VOTES_LEFT = (
     "The new queries spend nothing, but people who have cast all their votes abstain, so the labels of these queries "
     "may be mostly noise. To keep votes for later queries, give CappedGNMax a larger `cap`."
 )
+# People who take part in a release where others cannot, by the standard deviation in ballots.
+_FEWEST_PER_NOISE = 10
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -261,7 +264,7 @@ class PreparedRelease(Private):
         """Prepare the people who have budget for a release with a name."""
         people: Any = self.people
         if name not in boundary.ledger.register.rooms(self.most):
-            few = few_take_part(taking_part, self.method.mechanism, name)
+            few = _few_take_part(taking_part, self.method.mechanism, name)
             if few is not None and not self.once.insist:
                 raise PreflightError(f"{literal(few)} {TO_INSIST}")
         boundary.require_room(self.method, self.public)
@@ -342,3 +345,21 @@ def _sentences_of_repeated(number: int, released: Released) -> str:
 
 def _upward(epsilon: float) -> str:
     return f"{round_up(epsilon):.12g}"
+
+
+def _few_take_part(
+    taking_part: Mask,
+    mechanism: object,
+    release: str | None,
+) -> str | None:
+    """Return a reason not to begin a release with a name, if hardly anybody has budget for it; for the owner only."""
+    noise = noise_of(mechanism)
+    if noise is None or taking_part.all():
+        return None
+    if np.count_nonzero(taking_part) >= _FEWEST_PER_NOISE * noise:
+        return None
+    return (
+        f"Too few people take part in {release}: the budget of the others is spent, and those who are new are hardly "
+        "more than the noise. Their budget would be spent for nothing. Wait until more people have come, or raise "
+        "the budget with `tutelage ledger raise`."
+    )

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tutelage.accounting.calibration import epsilon_of_each, noise_within, repeated_event
+from tutelage.accounting.calibration import noise_within, repeated_event
+from tutelage.accounting.composition import epsilon_of_shifts, most_shifts
 from tutelage.accounting.filter import Accounting, Filter, limit_of
 from tutelage.events import Event, NoisySumGaussian
 from tutelage.exceptions import InvalidParameterError, Problem
@@ -29,7 +30,10 @@ class Asked(NamedTuple):
         """ε of one release as far as it is stated: of equal ones, that of each; None where nothing is said."""
         if self.epsilon is not None or self.budget is None:
             return self.epsilon
-        return epsilon_of_each(self.budget, self.delta, self.releases)
+        if self.releases == 1:
+            return self.budget
+        mu_squared = most_shifts(self.budget, self.delta) / self.releases
+        return epsilon_of_shifts(mu_squared, self.delta)
 
     def problems(self, owner: str, *, has_ledger: bool) -> Iterator[Problem]:
         """Yield what does not go together."""

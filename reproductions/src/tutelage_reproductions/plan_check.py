@@ -21,7 +21,7 @@ from tutelage.methods.votes import fewer_votes
 from tutelage.noise import SimulationNoise
 from tutelage.partition import unit_of_single_people
 from tutelage.planning import plan
-from tutelage.planning.methods import Target, with_least_noise
+from tutelage.planning.methods import Target
 from tutelage.planning.references import REFERENCES, guess_accuracy
 from tutelage.planning.trials import STILL_TO_COME, PublicLabels, Trial, run_trials
 from tutelage.teachers import ClassMeans, Ridge
@@ -183,7 +183,7 @@ def _predicted(
         known, labels = _labeled(data.public, data), len(data.y_public)
         for epsilon in epsilons:
             target = _target(data, epsilon)
-            trial = run_trials(with_least_noise(NoisyMoments(), target), known, target.people)
+            trial = run_trials(target.with_least_noise(NoisyMoments()), known, target.people)
             share = float(np.mean(trial.shares))
             shares[epsilon].append(
                 (share, share - float(np.mean(trial.halves)), _run(data, None, epsilon, fold))

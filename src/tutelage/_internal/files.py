@@ -11,8 +11,8 @@ from typing import IO, Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal import outputs
 from tutelage._internal.gate import TABLE, AnyPath, open_input, require_memory
-from tutelage._internal.outputs import npz_form
 from tutelage.exceptions import InvalidDataError
 
 Array = npt.NDArray[Any]
@@ -22,7 +22,10 @@ _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
-VOTES = npz_form("private votes", "format", "unit")  # of `VoteHistogram.save` or `BallotSum.write`
+VOTES = outputs.form(  # of `VoteHistogram.save` or `BallotSum.write`
+    "private votes",
+    lambda path: {"format.npy", "unit.npy"} <= set(zipfile.ZipFile(path).namelist()),
+)
 _UNREADABLE = (
     OSError,
     zipfile.BadZipFile,

@@ -60,12 +60,6 @@ def json_form(name: str, kind: str, key: str = "file") -> Form:
     )
 
 
-def npz_form(name: str, *arrays: str) -> Form:
-    """Return the kind of npz files that have these arrays."""
-    names = {f"{array}.npy" for array in arrays}
-    return form(name, lambda path: names <= set(zipfile.ZipFile(path).namelist()))
-
-
 NEVER = Form("a new file", Path)  # the path itself is not replaced
 
 

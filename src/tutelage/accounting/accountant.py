@@ -13,7 +13,6 @@ from tutelage.accounting.exact import ExactCosts
 from tutelage.accounting.rdp import (
     DEFAULT_ORDERS,
     Conversion,
-    EpsilonAtOrder,
     RenyiCurve,
     cks2020,
     classic,
@@ -271,13 +270,14 @@ class Accountant:
         if not self._releases:
             raise InvalidDataError("The accountant is empty: `add` what was released first.")
 
-    def _private(self, best: EpsilonAtOrder, delta: float, method: str) -> PrivateEpsilon:
+    def _private(self, best: tuple[float, float], delta: float, method: str) -> PrivateEpsilon:
         units = {votes.unit for _, votes, _ in self.parts_with_votes()}
         if len(units) != 1:
             raise UnsupportedEventError(
                 "Releases with different units of privacy do not add up to one epsilon."
             )
-        return PrivateEpsilon(best.epsilon, best.order, delta, units.pop(), method)
+        epsilon, order = best
+        return PrivateEpsilon(epsilon, order, delta, units.pop(), method)
 
 
 class SimulatedRuns(NamedTuple):

@@ -48,7 +48,7 @@ def gaussian_check(sigma: float, order: float) -> float:
     if noise is None or order < _LEAST_ORDER:
         return inf
 
-    excess = float(excess_of_one_count(noise, order).max()) + noise.outside(order)
+    excess = float(noise.excess_of_one_count(order).max()) + noise.outside(order)
     return float(divergence(excess, order))
 
 
@@ -70,6 +70,16 @@ class Noise:
     fewer: FloatArray  # f(w + 1): the class that lost a vote
     more: FloatArray  # f(w − 1): the class that gained one
     outside: Callable[[float], float]  # E[φ] beyond the reach, by order, either direction
+
+    def excess_of_one_count(self, order: float) -> FloatArray:
+        """Return E[φ] of "noise ≥ x" against "noise ≥ x + 1", the larger direction, for x = 1 − reach .. reach."""
+        # here, fewer: (2·reach + 1,); before, after: (2, 2·reach), at least x and below it; returned: (2·reach,)
+        before = _log_law_of_check(self.here)
+        after = _log_law_of_check(self.fewer)
+        ratio = before - after
+        forward = _excess(after, ratio, ratio, order)
+        backward = _excess(before, -ratio, -ratio, order)
+        return np.maximum(forward, backward)
 
 
 @final
@@ -111,6 +121,19 @@ class Positions:
         gainer = self.gainer[:, self.last + difference, 0]
         return np.stack([loser, gainer], axis=1)
 
+    def excess_of_two(self, order: float) -> FloatArray:
+        """Return E[φ] where the third outcome is far behind, by x − y from −last on; of each cell, a bound."""
+        # returned: (2·last + 1 − finest,)
+        low = np.arange(-self.last, self.last + 1 - self.finest)
+        high = low + self.finest
+        favors_loser = self.log_law_of_two(low)
+        favors_gainer = self.log_law_of_two(high)
+        return _cell_excess([favors_loser, favors_gainer], self.largest_ratio, order)
+
+    def excess_at(self, x: IntArray, y: IntArray, order: float) -> FloatArray:
+        """Return E[φ] at positions (x, y), the larger direction; where positions are cells, a bound over each."""
+        return _excess_bound(self, x, y, self.finest, order)
+
 
 def _argmax_divergence(noise: Noise | None, order: float) -> float:
     """Return the largest Rényi divergence of the label over all histograms, or ∞ for noise that is not followed."""
@@ -118,8 +141,8 @@ def _argmax_divergence(noise: Noise | None, order: float) -> float:
         return inf
 
     positions = positions_of(noise)
-    one = float(excess_of_one_count(noise, order).max())
-    two = float(excess_of_two(positions, order).max())
+    one = float(noise.excess_of_one_count(order).max())
+    two = float(positions.excess_of_two(order).max())
     best = max(one, two)
     worst = max(best, _worst_of_three_outcomes(positions, order, best))
     return float(divergence(worst + noise.outside(order), order))
@@ -130,43 +153,12 @@ def divergence(excess: FloatArray | float, order: float) -> FloatArray:
     return np.log1p(excess * _UPWARD) / (order - 1)
 
 
-def excess_of_one_count(noise: Noise, order: float) -> FloatArray:
-    """Return E[φ] of "noise ≥ x" against "noise ≥ x + 1", the larger direction, for x = 1 − reach .. reach."""
-    # noise: (2·reach + 1,); before, after: (2, 2·reach), at least x and below it; returned: (2·reach,)
-    before = _log_law_of_check(noise.here)
-    after = _log_law_of_check(noise.fewer)
-    ratio = before - after
-    forward = _excess(after, ratio, ratio, order)
-    backward = _excess(before, -ratio, -ratio, order)
-    return np.maximum(forward, backward)
-
-
 def _log_law_of_check(density: FloatArray) -> FloatArray:
     """Return the log probabilities of "noise ≥ x" and "noise < x" for every x but the lowest."""
     # density: (values,); returned: (2, values − 1)
     at_least = np.cumsum(density[::-1])[-2::-1]
     below = np.cumsum(density)[:-1]
     return np.log([at_least, below])
-
-
-def excess_of_two(positions: Positions, order: float) -> FloatArray:
-    """Return E[φ] where the third outcome is far behind, by x − y from −last on; of each cell, a bound."""
-    # returned: (2·last + 1 − finest,)
-    low = np.arange(-positions.last, positions.last + 1 - positions.finest)
-    high = low + positions.finest
-    favors_loser = positions.log_law_of_two(low)
-    favors_gainer = positions.log_law_of_two(high)
-    return _cell_excess([favors_loser, favors_gainer], positions.largest_ratio, order)
-
-
-def excess_at(
-    positions: Positions,
-    x: IntArray,
-    y: IntArray,
-    order: float,
-) -> FloatArray:
-    """Return E[φ] at positions (x, y), the larger direction; where positions are cells, a bound over each."""
-    return _excess_bound(positions, x, y, positions.finest, order)
 
 
 def _worst_of_three_outcomes(

@@ -9,11 +9,9 @@ from math import ceil, exp, floor, inf, log
 import numpy as np
 
 from tutelage.accounting import data_independent
-from tutelage.accounting.composition import epsilon_of_shifts, most_shifts
 from tutelage.accounting.filter import Accounting, Filter, limit_of
 from tutelage.events import Event, Repeated
 from tutelage.exceptions import InvalidParameterError
-from tutelage.privacy import PrivacyUnit, PublicEpsilon
 
 # The search for noise stays between these, in lengths of the longest ballot or in votes.
 _LEAST_NOISE = 1e-3
@@ -59,14 +57,6 @@ def repeated_event(event_of: _EventOf, releases: int) -> _EventOf:
     return lambda noise: Repeated(event_of(noise), releases)
 
 
-def epsilon_of_each(budget: float, delta: float, releases: int) -> float:
-    """Return the ε of each of so many equal releases of Gaussian noise that fill a budget."""
-    if releases == 1:
-        return budget
-    mu_squared = most_shifts(budget, delta) / releases
-    return epsilon_of_shifts(mu_squared, delta)
-
-
 def require_within(epsilon: float | None, limit: Filter) -> None:
     """Refuse an ε of one release that is more than the whole limit."""
     if epsilon is not None and epsilon > limit.epsilon:
@@ -76,15 +66,6 @@ def require_within(epsilon: float | None, limit: Filter) -> None:
             f"{epsilon:g}",
             "Lower $epsilon, or raise the budget of the ledger.",
         )
-
-
-def epsilon_to_state(event: Event, limit: Filter, unit: PrivacyUnit) -> PublicEpsilon:
-    """Return the ε to state of the only release within a limit: its own, or that of the limit where it is smaller."""
-    alone = data_independent.epsilon(event, limit.delta)
-    fits = limit.cost(event) <= limit.capacity
-    if fits and alone.epsilon > limit.epsilon:
-        return limit.guarantee(unit, simulated=event.is_simulated)
-    return alone
 
 
 def _noise_filling(limit: Filter, event_of: _EventOf) -> float:

@@ -221,7 +221,7 @@ class _LossLaw(NamedTuple):
     step: float
 
 
-def loss_law(event: _PureResponse) -> _LossLaw:
+def _loss_law(event: _PureResponse) -> _LossLaw:
     """Return the law of the privacy loss at the worst pair of votes."""
     match event:
         case RandomizedResponse(epsilon=epsilon, classes=classes):
@@ -241,13 +241,13 @@ def loss_law(event: _PureResponse) -> _LossLaw:
 
 def pure_epsilon(event: _PureResponse) -> float:
     """Return the largest privacy loss of one response, in nats."""
-    return loss_law(event).top
+    return _loss_law(event).top
 
 
 def response_rdp(event: _PureResponse, orders: FloatArray) -> FloatArray:
     """Return the largest Rényi divergence between the responses to any two votes, rounded upward."""
     # losses: (losses,); orders, returned: (orders,)
-    law = loss_law(event)
+    law = _loss_law(event)
     losses = law.top - law.step * np.arange(len(law.log_mass))
     log_terms = law.log_mass[:, None] + losses[:, None] * (orders - 1)
     log_moments = np.logaddexp.reduce(log_terms, axis=0)
@@ -256,7 +256,7 @@ def response_rdp(event: _PureResponse, orders: FloatArray) -> FloatArray:
 
 def response_composition(event: _PureResponse, count: int, delta: float) -> float:
     """Return the exact ε of `count` adaptive responses of one entity, rounded upward."""
-    law = loss_law(event)
+    law = _loss_law(event)
     masses = np.exp(law.log_mass)
     return composition.lattice_composition(masses, law.top, law.step, count, delta)
 

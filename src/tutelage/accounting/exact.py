@@ -49,7 +49,7 @@ _DOUBT = 1e-9  # a smaller error may hide a sign …
 _WIDER = 1.001  # … so it is made wider by this factor: then φ covers both signs at orders up to 10⁶
 
 
-def worst_divergences(laws: MoveLaws, orders: FloatArray) -> FloatArray:
+def _worst_divergences(laws: MoveLaws, orders: FloatArray) -> FloatArray:
     """Return, per query, source and order, the largest divergence over targets and both directions, in nats.
 
     Never below the truth; infinite where double precision cannot follow; 0 where no move exists.
@@ -277,7 +277,7 @@ class ExactCosts(NeverPickled):
 
         def evaluate(number: int) -> None:
             rows, _ = self._chunks[number]
-            costs[rows] = worst_divergences(self._law(number), orders).max(axis=1)
+            costs[rows] = _worst_divergences(self._law(number), orders).max(axis=1)
 
         pool = ThreadPoolExecutor(os.cpu_count())
         try:

@@ -50,6 +50,13 @@ class Accounting(StrEnum):
     RENYI = "renyi"
     GAUSSIAN = "gaussian"
 
+    @classmethod
+    def of(cls, value: object) -> Self:
+        """Return how a budget is kept, by its code."""
+        if value in list(cls):
+            return cls(value)
+        raise InvalidParameterError("the budget.accounting", f"be {' or '.join(cls)}", f"{value!r}")
+
 
 class _Filter(ABC):
     """Base class of filters."""
@@ -312,7 +319,7 @@ def holding(event: Event, delta: float, accounting: Accounting) -> Filter:
 
 def filter_of(record: Entries) -> Filter:
     """Return the budget that `as_dict` gave, or what became of it after all that was `raised`, the first first."""
-    if accounting_of(record.get("accounting", Accounting.RENYI)) is Accounting.RENYI:
+    if Accounting.of(record.get("accounting", Accounting.RENYI)) is Accounting.RENYI:
         return RenyiFilter(record["epsilon"], record["delta"], record["order"])
     match record.get("raised", []):
         case []:
@@ -321,15 +328,6 @@ def filter_of(record: Entries) -> Filter:
             return GaussianFilter(record["epsilon"], record["delta"], first)
         case _:
             raise InvalidParameterError("a budget.raised", "give the ε before each raise")
-
-
-def accounting_of(value: object) -> Accounting:
-    """Return how a budget is kept, by its code."""
-    if value in list(Accounting):
-        return Accounting(value)
-    raise InvalidParameterError(
-        "the budget.accounting", f"be {' or '.join(Accounting)}", f"{value!r}"
-    )
 
 
 def _conversion(orders: FloatArray, delta: float) -> FloatArray:

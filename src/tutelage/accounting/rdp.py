@@ -47,12 +47,12 @@ class RenyiCurve:
                 "be finite numbers above 1; $values must be at least 0, and not NaN",
             )
 
-    def to_epsilon(self, delta: float, conversion: Conversion | None = None) -> "EpsilonAtOrder":
+    def to_epsilon(self, delta: float, conversion: Conversion | None = None) -> "_EpsilonAtOrder":
         """Return the smallest ε at δ over all orders, with the order that gives it."""
         probability(delta, "delta", "RenyiCurve.to_epsilon")
         candidates = self.at(delta, conversion)
         best = int(np.argmin(candidates))
-        return EpsilonAtOrder(max(0.0, float(candidates[best])), float(self.orders[best]))
+        return _EpsilonAtOrder(max(0.0, float(candidates[best])), float(self.orders[best]))
 
     def at(self, delta: float, conversion: Conversion | None = None) -> FloatArray:
         """Return ε at δ by each order alone, shape (orders,); it may be negative, which counts as 0."""
@@ -61,7 +61,7 @@ class RenyiCurve:
         return conversion(self, delta)
 
 
-class EpsilonAtOrder(NamedTuple):
+class _EpsilonAtOrder(NamedTuple):
     """An ε and the Rényi order at which it was attained."""
 
     epsilon: float
@@ -72,7 +72,7 @@ def search_epsilon(
     total: Costs,
     delta: float,
     estimate: Costs | None = None,
-) -> EpsilonAtOrder:
+) -> _EpsilonAtOrder:
     """Return the smallest ε found at δ for a Rényi curve whose every order costs work, by narrowing in on the best.
 
     Any order gives a valid ε, so a coarse search is never wrong, only wasteful; this one ends about 0.01 % above the
@@ -94,11 +94,11 @@ def _narrow_in(
     offsets: FloatArray,
     fine: int,
     refinements: int,
-) -> EpsilonAtOrder:
+) -> _EpsilonAtOrder:
     """Return the best of the orders 1 + offsets, moved on while the best is at an end, and of finer ones around it."""
 
     # offsets: (orders,), λ − 1 of each
-    def best_of(offsets: FloatArray) -> EpsilonAtOrder:
+    def best_of(offsets: FloatArray) -> _EpsilonAtOrder:
         return RenyiCurve(1 + offsets, total(1 + offsets)).to_epsilon(delta)
 
     best = best_of(offsets)

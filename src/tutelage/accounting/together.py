@@ -10,7 +10,7 @@ from tutelage.privacy import ROW
 
 
 @final
-class FitsWithoutLedger:
+class _FitsWithoutLedger:
     """Counts the fits without a ledger in this process; public."""
 
     def __init__(self) -> None:
@@ -40,4 +40,4 @@ class FitsWithoutLedger:
         return unit, data_independent.epsilon(event, delta).epsilon
 
 
-WITHOUT_LEDGER = FitsWithoutLedger()
+WITHOUT_LEDGER = _FitsWithoutLedger()

@@ -34,7 +34,6 @@ from tutelage.cli.text import (
 from tutelage.exceptions import ConfigError, InvalidDataError, LedgerError
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.ledger.entries import EntryKind
-from tutelage.ledger.exposures import exposures
 from tutelage.ledger.history import History
 from tutelage.ledger.search import ledgers_in
 from tutelage.partition import canonical_ids
@@ -480,7 +479,7 @@ def exposure(file: File, as_json: AsJson = False) -> None:
     budget = kept.limit.epsilon
     rows = list[Entries]()
     bars = list[Bar]()
-    for release in exposures(kept.history()):
+    for release in kept.history().exposures:
         share = round_up(release.share)
         rows.append({**release._asdict(), "share": share})
         name = f"{release.release} · {release.since}"

@@ -70,7 +70,7 @@ class Reservation:
     room: Room | None = field(default=None, compare=False, repr=False)
 
 
-class Reserved(NamedTuple):
+class _Reserved(NamedTuple):
     """New queries that were reserved, and the answers of the others."""
 
     reservation: Reservation | None  # None where all queries have answers
@@ -79,7 +79,7 @@ class Reserved(NamedTuple):
 
 @final
 @by_identity
-class Granted(Private):
+class _Granted(Private):
     """The votes that teachers may cast now; private."""
 
     votes: IntArray  # per teacher
@@ -119,7 +119,7 @@ class CampaignVotes(Private):
     queries: int
 
 
-class Settled(NamedTuple):
+class _Settled(NamedTuple):
     """Result of a batch: the labels that count, per query hash, and its share of ε."""
 
     labels: dict[bytes, Labels]
@@ -251,12 +251,12 @@ class Account(NeverPickled):
     def reserve(self, what: Queries) -> Reservation: ...
 
     @overload
-    def reserve(self, what: NewQueries) -> Reserved: ...
+    def reserve(self, what: NewQueries) -> _Reserved: ...
 
     @overload
-    def reserve(self, what: CampaignVotes) -> Granted: ...
+    def reserve(self, what: CampaignVotes) -> _Granted: ...
 
-    def reserve(self, what: object) -> Reservation | Reserved | Granted:
+    def reserve(self, what: object) -> Reservation | _Reserved | _Granted:
         """Spend what queries cost at most, on the disk before this returns; draw no noise before.
 
         Room on the disk for the answers is kept too, as long as the reservation is held. All queries are reserved, or
@@ -283,7 +283,7 @@ class Account(NeverPickled):
 
     def settle(
         self, reservation: Reservation, answers: dict[bytes, Labels], happened: Event
-    ) -> Settled:
+    ) -> _Settled:
         """Store the answers of a batch, give back what it did not need, and return the answers that count.
 
         A query that another session answered in the meantime keeps that answer: there is one answer per query. If this
@@ -317,7 +317,7 @@ class Account(NeverPickled):
         _LOGGER.info(
             "Labels released: %d, at a cost of %.4g of ε = %g.", len(labels), cost, limit.epsilon
         )
-        return Settled(labels, cost)
+        return _Settled(labels, cost)
 
     def forfeit(self, reservation: Reservation) -> None:
         """Close a step without an answer; nothing is given back."""
@@ -363,29 +363,29 @@ class Account(NeverPickled):
             with opened.hold() as read:
                 opened.copies.check(read)
 
-    def _reserve_new(self, what: NewQueries) -> Reserved:
+    def _reserve_new(self, what: NewQueries) -> _Reserved:
         try:
             with self._reserving() as held:
                 answers = remembered_answers(held, what.hashes)
                 new = set(what.hashes) - answers.keys()
                 if not new:
-                    return Reserved(None, answers)
+                    return _Reserved(None, answers)
                 left = self._left_open(held, new, what.event)
                 if left is None:
                     count = of_queries(what.event, len(new)).count
                     batch = Queries(what.event, count, _step_of(new))
-                    return Reserved(self._write_reservation(held, batch, len(new)), answers)
+                    return _Reserved(self._write_reservation(held, batch, len(new)), answers)
                 self._beginning.write(held)
                 _LOGGER.info(
                     "A step that was reserved and not answered is taken over, at no further cost."
                 )
-                return Reserved(replace(left, room=self._room(what.event, len(new))), answers)
+                return _Reserved(replace(left, room=self._room(what.event, len(new))), answers)
         except (LedgerLockedError, LedgerMismatchError, LedgerStorageError):
             # Remembered answers are not drawn again.
             answers = self.recall(what.hashes)
             if set(what.hashes) - answers.keys():
                 raise
-            return Reserved(None, answers)
+            return _Reserved(None, answers)
 
     def _reserve_queries(self, what: Queries) -> Reservation:
         integer_at_least(what.queries, 1, "queries", "Account.reserve")
@@ -400,7 +400,7 @@ class Account(NeverPickled):
                 )
             return known
 
-    def _reserve_votes(self, what: CampaignVotes) -> Granted:
+    def _reserve_votes(self, what: CampaignVotes) -> _Granted:
         integer_at_least(what.queries, 1, "queries", "Account.reserve")
         event = what.event
         wanted = np.asarray(what.wanted)
@@ -420,7 +420,7 @@ class Account(NeverPickled):
             entry = self._add_reserved(write, event, 0, 0, {"campaign": paid.number})
             room = self._opened.store.room(what.queries, 1)
         free = Reservation(entry.number, entry.hash, event, 0, 0, room)
-        return Granted(votes, free, paid, is_new)
+        return _Granted(votes, free, paid, is_new)
 
     def _is_campaign(self, read: Transaction, known: Reservation, event: Event) -> bool:
         """Return whether a reservation paid for a campaign: budget that paid for its own labels pays for no others."""

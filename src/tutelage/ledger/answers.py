@@ -151,14 +151,6 @@ def drawn_under(read: Transaction, query: bytes) -> set[int]:
     return {entry.number, entry.content.get("campaign", entry.number)}
 
 
-def check_count(read: Transaction) -> None:
-    """Refuse a file with fewer or more answers than its entries count."""
-    if read.one("SELECT count(*) FROM answers") != read.checkpoint().answers:
-        raise LedgerTamperedError(
-            "The ledger's file has fewer or more labels than its entries count. Restore a copy that verifies."
-        )
-
-
 def kept_content(read: Transaction, name: str) -> bytes | None:
     """Return what is kept under a keyed name, or None; refuse it if it is not what its entry says."""
     content = read.one("SELECT content FROM kept WHERE name = ?", name)

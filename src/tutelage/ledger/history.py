@@ -1,7 +1,7 @@
 """History of a ledger: its entries, read once and checked, and every sum over them that anyone asks for."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
@@ -217,6 +217,16 @@ class Charge(NamedTuple):
         return event_from_dict(self.settled.content["happened"])
 
 
+class _Exposure(NamedTuple):
+    """Exposure of people whose data came with one release and stayed."""
+
+    release: int
+    since: str
+    queries: int
+    # A share of the budget's ε: the filter's currency, not an ε of its own (docs/proofs/ledger.md).
+    share: float
+
+
 @final
 @dataclass(frozen=True)
 class History:
@@ -331,6 +341,41 @@ class History:
             if entry.kind is EntryKind.PROPOSED:
                 proposals.append(entry.content["proposal"])
         return tuple(proposals)
+
+    @property
+    def exposures(self) -> tuple[_Exposure, ...]:
+        """The budget spent since each release began, oldest first: people who came later are exposed to less."""
+        if self.state.cohorts:
+            return tuple(self._exposures_of_cohorts())
+        return tuple(self._exposures_of_bindings())
+
+    def _exposures_of_cohorts(self) -> Iterator[_Exposure]:
+        """Yield the exposure of each cohort, whose people take part in the releases that name it."""
+        begun = [entry.content for entry in self.entries if "cohorts" in entry.content]
+        for release, content in enumerate(begun, start=1):
+            cohort = content["release"]
+            names = {other["release"] for other in begun if cohort in other["cohorts"]}
+            queries = sum(
+                charge.queries
+                for charge in self.charges
+                if charge.reserved.content.get("release") in names
+            )
+            yield _Exposure(release, content["written"], queries, self.state.cohorts[cohort])
+
+    def _exposures_of_bindings(self) -> Iterator[_Exposure]:
+        """Yield the exposure of the people of each release, where releases have no names."""
+        bound = [entry for entry in self.entries if entry.kind is EntryKind.BOUND]
+        # A release before the first binding counts for its people too.
+        for release, start in enumerate([self.entries[0], *bound[1:]], start=1):
+            # A batch that was open when a release began counts for it too: its votes may have come after.
+            after = [
+                charge
+                for charge in self.charges
+                if charge.settled is None or charge.settled.number > start.number
+            ]
+            queries = sum(charge.queries for charge in after)
+            share = self.limit.share(sum(charge.cost for charge in after))
+            yield _Exposure(release, start.content["written"], queries, share)
 
     @property
     def manifests(self) -> frozenset[str]:

@@ -19,7 +19,6 @@ from tutelage.accounting.filter import (
     Accounting,
     Filter,
     RenyiFilter,
-    accounting_of,
     holding,
     limit_of,
 )
@@ -317,7 +316,7 @@ class Ledger:
 def _limit(
     epsilon: float, delta: float, order: float | None, suited_to: Event | None, accounting: str
 ) -> Filter:
-    kind = accounting_of(accounting)
+    kind = Accounting.of(accounting)
     if order is not None and suited_to is not None:
         raise InvalidParameterError(
             "Ledger.order", "be left out if you pass $suited_to, because both set the order"

@@ -7,7 +7,7 @@ from typing import Any, final
 
 from tutelage.events import Event
 from tutelage.exceptions import BudgetExceededError, LedgerMismatchError, LedgerTamperedError
-from tutelage.ledger.answers import check_count, remembered_answers
+from tutelage.ledger.answers import remembered_answers
 from tutelage.ledger.entries import Entry
 from tutelage.ledger.history import History, LedgerState
 from tutelage.ledger.search import Copies
@@ -29,8 +29,12 @@ class OpenedLedger:
             self.key = read.key()
             self.opening = read.opening()
             self._newest = read.last()  # which is still there whenever the file is read again
-            check_count(read)
+            answers = read.one("SELECT count(*) FROM answers")
             sums = read.checkpoint()
+            if answers != sums.answers:
+                raise LedgerTamperedError(
+                    "The ledger's file has fewer or more labels than its entries count. Restore a copy that verifies."
+                )
         _, self.unit = terms_of(self.opening, self.key)
         self.copies = Copies(store.file, self.opening)
         self.limit = sums.limit(self.opening)  # as it was raised when the file was held last

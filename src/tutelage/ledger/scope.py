@@ -13,7 +13,7 @@ from tutelage.ledger.history import LedgerState
 from tutelage.ledger.opened import OpenedLedger
 
 
-class Ended(NamedTuple):
+class _Ended(NamedTuple):
     """The end of a release."""
 
     # All that was ever drawn through the ledger, if all of it was drawn for this release.
@@ -48,7 +48,7 @@ class Scope(Private):
         """Write which data the ledger is tied to, if no reservation did and if the file can be written."""
         self._beginning.write_alone()
 
-    def end(self, reservations: Collection[int], most: Event) -> Ended:
+    def end(self, reservations: Collection[int], most: Event) -> _Ended:
         """Return all that was drawn if it is this release alone, spent under these reservations and within `most`.
 
         Then the release was fixed before anything was answered, and its own ε holds for all that was released. If rows
@@ -59,7 +59,7 @@ class Scope(Private):
         with self._opened.hold() as read:
             after = self._opened.state_in(read)
             if read.checkpoint().charged_for > len(reservations):
-                return Ended(None, after)  # and no history is read for it
+                return _Ended(None, after)  # and no history is read for it
             begun = self._beginning.entry(read)
             history = self._opened.history_in(read)
 
@@ -67,11 +67,11 @@ class Scope(Private):
         # A batch of a campaign costs nothing.
         paid = {number: cost for number, cost in reserved.items() if cost}
         if begun is None or min(paid, default=0) <= begun.number:
-            return Ended(None, after)
+            return _Ended(None, after)
         if not paid.keys() <= set(reservations):
-            return Ended(None, after)
+            return _Ended(None, after)
         if sum(paid.values()) > self._opened.limit.cost(most):
-            return Ended(None, after)
+            return _Ended(None, after)
 
         charges = [charge.most for charge in history.charges if charge.number in paid]
         # Sums together cost what their 1/σ² add up to, into however many rounds they are divided.
@@ -79,8 +79,8 @@ class Scope(Private):
             isinstance(event, NoisySumGaussian) for event in count_releases([*charges, most])
         )
         if not only_sums and _count_kinds(charges) - _count_kinds([most]):
-            return Ended(None, after)
-        return Ended(history.event, after)
+            return _Ended(None, after)
+        return _Ended(history.event, after)
 
 
 def _count_kinds(events: Sequence[Event]) -> Counter[str]:

@@ -73,7 +73,7 @@ class Store:
             if not read_only:
                 check_locks(self.file.parent)
             # Otherwise a forked child could hold the file for ever. No other thread waits for a lock that is new.
-            with self._lock, explain_errors(path, timeout):
+            with self._lock, _explain_errors(path, timeout):
                 self._check_header()
             # The search for copies leaves out what has no name of a ledger.
             _require_name(self.file)
@@ -102,14 +102,14 @@ class Store:
     def make_file(self) -> None:
         """Write a ledger that is in memory to its file, readable by its owner only, if no ledger is there."""
         if self.file is not None and self._memory is not None:
-            with self._lock, explain_errors(self.path, self.timeout):
+            with self._lock, _explain_errors(self.path, self.timeout):
                 _write_file(self.file, self._memory, self.timeout)
                 self._memory = None
 
     @contextmanager
     def transaction(self, *, write: bool = False) -> Generator[Transaction]:
         """Hold the file, for writing if asked, until the block ends: committed if it ends well, undone if it raises."""
-        with self._lock, explain_errors(self.path, self.timeout):
+        with self._lock, _explain_errors(self.path, self.timeout):
             # Taken before the file is opened, so that what is committed to is what is there.
             before = self._identity()
             try:
@@ -177,7 +177,7 @@ class Store:
                 self._forget()
                 with self.transaction() as read:
                     read.connection.backup(copy)
-            with explain_errors(named, self.timeout):
+            with _explain_errors(named, self.timeout):
                 yield copy
 
     def _connection(self, identity: _Identity) -> sqlite3.Connection:
@@ -371,7 +371,7 @@ def _copy_tables(source: sqlite3.Connection, copy: sqlite3.Connection) -> None:
 
 
 @contextmanager
-def explain_errors(path: Path | None, timeout: float) -> Generator[None]:
+def _explain_errors(path: Path | None, timeout: float) -> Generator[None]:
     """Raise what SQLite raises as one sentence of a type that says what to do."""
     try:
         yield

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from tutelage._internal.records import by_identity
 from tutelage._internal.typing import IntArray, Matrix, Private
 from tutelage.ballots import BallotSum
-from tutelage.digests import RunningDigest, data_digest, table_digest
+from tutelage.digests import RunningDigest, data_digest
 from tutelage.features.base import FeatureMap, features_of_private
 from tutelage.partition import Shards
 from tutelage.people.blocks import PeopleBlock, SumOfBlocks, Vectors, WithProgress, blocks_of
@@ -58,7 +58,7 @@ class PeopleInMemory(Private):
         if self.known is not None:
             return RunningDigest().add_people(self.ids()).digest()
         if isinstance(self.whole, Table):
-            return table_digest(self.whole)
+            return RunningDigest().add_table(self.whole).digest()
         return data_digest(self.rows if self.whole is None else self.whole)
 
     def ids(self) -> list[str]:

@@ -3,7 +3,8 @@
 from typing import final
 
 from tutelage._internal.records import frozen
-from tutelage.accounting.calibration import epsilon_to_state, noise_within
+from tutelage.accounting import data_independent
+from tutelage.accounting.calibration import noise_within
 from tutelage.accounting.filter import Filter, limit_of
 from tutelage.exceptions import InvalidParameterError, quote
 from tutelage.methods import Method, Sizes, proposals, require_trials
@@ -37,21 +38,32 @@ class Target:
         """Return the budget of the whole release."""
         return limit_of(self.epsilon, self.delta, method.needs.accounting)
 
+    def methods(self) -> list[Method]:
+        """Return all methods to compare, each with the least noise that keeps ε; the first is the default."""
+        methods = proposals(self.people, self.sizes, named=self.named)
+        return [self.with_least_noise(method) for method in methods]
 
-def methods_for(target: Target) -> list[Method]:
-    """Return all methods to compare, each with the least noise that keeps ε; the first is the default."""
-    methods = proposals(target.people, target.sizes, named=target.named)
-    return [with_least_noise(method, target) for method in methods]
+    def with_least_noise(self, method: Method) -> Method:
+        """Return a method with its noise, or the least that keeps ε."""
+        if method.mechanism is not None:
+            return method
+        noise = noise_within(
+            self.limit(method), lambda noise: method.with_noise(noise).event(self.sizes)
+        )
+        return method.with_noise(noise)
 
+    def epsilon_of(self, method: Method) -> PublicEpsilon:
+        """Return the ε that is proved for the whole release of a method, for any private rows.
 
-def with_least_noise(method: Method, target: Target) -> Method:
-    """Return a method with its noise, or the least that keeps ε."""
-    if method.mechanism is not None:
-        return method
-    noise = noise_within(
-        target.limit(method), lambda noise: method.with_noise(noise).event(target.sizes)
-    )
-    return method.with_noise(noise)
+        It is that of the release, or that of the limit where this is smaller.
+        """
+        event = method.event(self.sizes)
+        limit = self.limit(method)
+        alone = data_independent.epsilon(event, limit.delta)
+        fits = limit.cost(event) <= limit.capacity
+        if fits and alone.epsilon > limit.epsilon:
+            return limit.guarantee(self.unit, simulated=event.is_simulated)
+        return alone
 
 
 def method_asked(method: object, target: Target, *, public_features: bool = False) -> Method:
@@ -67,9 +79,4 @@ def method_asked(method: object, target: Target, *, public_features: bool = Fals
     require_trials(method)
     if method.student is None:
         method = with_student(method, public_features=public_features)
-    return with_least_noise(method, target)
-
-
-def proved_epsilon(method: Method, target: Target) -> PublicEpsilon:
-    """Return the ε that is proved for the whole release of a method, for any private rows."""
-    return epsilon_to_state(method.event(target.sizes), target.limit(method), target.unit)
+    return target.with_least_noise(method)

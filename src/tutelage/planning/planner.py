@@ -16,13 +16,7 @@ from tutelage.features.columns import ColumnMap, LearnedMap, numbered_rows, publ
 from tutelage.methods import Method, NoisyMoments
 from tutelage.methods.rehearsal import PublicLabels
 from tutelage.partition import unit_of_single_people
-from tutelage.planning.methods import (
-    Target,
-    method_asked,
-    methods_for,
-    proved_epsilon,
-    with_least_noise,
-)
+from tutelage.planning.methods import Target, method_asked
 from tutelage.planning.recommendation import (
     DECLARED,
     NOTHING,
@@ -282,9 +276,7 @@ def _by_trials(
     progress: bool,
 ) -> Plan:
     """Return the plan by trial runs on labeled rows."""
-    own = [
-        method for method in methods_for(target) if known.weights is None or method.needs.weights
-    ]
+    own = [method for method in target.methods() if known.weights is None or method.needs.weights]
     methods = [*own]
     if asked is not None and asked not in own:
         methods.append(asked)
@@ -442,7 +434,7 @@ def _by_references(
         return guess_accuracy(replace(target, epsilon=epsilon), accuracy).expected
 
     guess = guess_accuracy(target, accuracy)
-    best = _option(with_least_noise(NoisyMoments(), target), target, guess, in_full=True)
+    best = _option(target.with_least_noise(NoisyMoments()), target, guess, in_full=True)
     best = replace(best, rough=guess.high - guess.low > _WIDEST)
     epsilons = [target.epsilon * factor for factor in sorted((*_CURVE, 1.0))]
     return Plan(
@@ -464,9 +456,8 @@ def _option(
     *,
     in_full: bool,
 ) -> Option:
+    # An upper bound: to find what a calibrated method costs by itself takes seconds.
+    epsilon = target.limit(method).guarantee(target.unit, simulated=False)
     if in_full:
-        epsilon = proved_epsilon(method, target)
-    else:
-        # An upper bound: to find what a calibrated method costs by itself takes seconds.
-        epsilon = target.limit(method).guarantee(target.unit, simulated=False)
+        epsilon = target.epsilon_of(method)
     return Option(method, epsilon, guess.expected, guess.low, guess.high, in_full)

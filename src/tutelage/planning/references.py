@@ -10,7 +10,7 @@ from tutelage.planning.methods import Target
 _EPSILONS = (0.1, 0.5, 1.0, 3.0)
 
 
-class Reference(NamedTuple):
+class _Reference(NamedTuple):
     """One data set: shares are of rows that no run has seen, at the four ε above and δ = 1e-5."""
 
     name: str
@@ -38,19 +38,19 @@ class Reference(NamedTuple):
 
 
 # The measured accuracies of docs/results/plan-check.csv: δ = 1e-5, one replaced row.
-REFERENCES: tuple[Reference, ...] = (
-    Reference("Adult", 2, 0.761, 32_561, (0.847, 0.856, 0.859, 0.859)),
-    Reference("Fashion-MNIST", 10, 0.100, 60_000, (0.825, 0.874, 0.881, 0.897)),
-    Reference("AG News", 4, 0.250, 5_000, (0.767, 0.808, 0.821, 0.833)),
-    Reference("SMS spam", 2, 0.866, 3_500, (0.968, 0.971, 0.971, 0.979)),
-    Reference("Diabetes", 2, 0.501, 14_645, (0.596, 0.613, 0.611, 0.613)),
-    Reference("MNIST", 10, 0.113, 60_000, (0.991, 0.992, 0.992, 0.992)),
-    Reference("Diabetes, unbalanced", 2, 0.886, 64_191, (0.885, 0.885, 0.885, 0.885)),
-    Reference("SVHN", 10, 0.197, 7_000, (0.378, 0.628, 0.700, 0.772)),
-    Reference("Digits", 10, 0.102, 1_200, (0.236, 0.678, 0.822, 0.886)),
-    Reference("Breast cancer", 2, 0.627, 330, (0.870, 0.922, 0.938, 0.946)),
-    Reference("Wine", 3, 0.399, 93, (0.465, 0.839, 0.859, 0.930)),
-    Reference("Iris", 3, 0.333, 75, (0.471, 0.583, 0.695, 0.873)),
+REFERENCES: tuple[_Reference, ...] = (
+    _Reference("Adult", 2, 0.761, 32_561, (0.847, 0.856, 0.859, 0.859)),
+    _Reference("Fashion-MNIST", 10, 0.100, 60_000, (0.825, 0.874, 0.881, 0.897)),
+    _Reference("AG News", 4, 0.250, 5_000, (0.767, 0.808, 0.821, 0.833)),
+    _Reference("SMS spam", 2, 0.866, 3_500, (0.968, 0.971, 0.971, 0.979)),
+    _Reference("Diabetes", 2, 0.501, 14_645, (0.596, 0.613, 0.611, 0.613)),
+    _Reference("MNIST", 10, 0.113, 60_000, (0.991, 0.992, 0.992, 0.992)),
+    _Reference("Diabetes, unbalanced", 2, 0.886, 64_191, (0.885, 0.885, 0.885, 0.885)),
+    _Reference("SVHN", 10, 0.197, 7_000, (0.378, 0.628, 0.700, 0.772)),
+    _Reference("Digits", 10, 0.102, 1_200, (0.236, 0.678, 0.822, 0.886)),
+    _Reference("Breast cancer", 2, 0.627, 330, (0.870, 0.922, 0.938, 0.946)),
+    _Reference("Wine", 3, 0.399, 93, (0.465, 0.839, 0.859, 0.930)),
+    _Reference("Iris", 3, 0.333, 75, (0.471, 0.583, 0.695, 0.873)),
 )
 
 
@@ -63,7 +63,7 @@ class Guess(NamedTuple):
 
 
 def guess_accuracy(
-    target: Target, accuracy: float | None, references: Sequence[Reference] = REFERENCES
+    target: Target, accuracy: float | None, references: Sequence[_Reference] = REFERENCES
 ) -> Guess:
     """Return the accuracy that students of other data sets reached with as much noise per class.
 
@@ -75,7 +75,7 @@ def guess_accuracy(
         The numbers of people and classes, and ε.
     accuracy : float, optional
         Accuracy of a model without privacy. Default: unknown.
-    references : sequence of Reference
+    references : sequence of _Reference
         The measured data sets.
     """
     majority = 1 / target.classes

@@ -17,9 +17,6 @@ from tutelage.accounting.argmax_bound import (
     Noise,
     Positions,
     divergence,
-    excess_at,
-    excess_of_one_count,
-    excess_of_two,
 )
 from tutelage.accounting.exact import ExactCosts
 from tutelage.ballots import VoteHistogram
@@ -41,7 +38,7 @@ _MOST_TEACHERS = 5_000  # 10,001 gaps of two classes: about a second
 
 
 @final
-class PrivateReach(NeverPickled):
+class _PrivateReach(NeverPickled):
     """How far an exact cost can move with the ballots, guarded: `reveal()` alone opens the bounds U_0 …, in nats."""
 
     __slots__ = ("_bounds",)
@@ -57,7 +54,7 @@ class PrivateReach(NeverPickled):
         return f"PrivateReach(<{HIDDEN}>)"
 
 
-def reach_of(released: Accountant, order: float, steps: int) -> PrivateReach:
+def reach_of(released: Accountant, order: float, steps: int) -> _PrivateReach:
     """Return bounds U_0 … U_steps on the exact cost of all releases if 0 … `steps` teachers had other ballots.
 
     Parameters
@@ -73,7 +70,7 @@ def reach_of(released: Accountant, order: float, steps: int) -> PrivateReach:
         reach(event, votes, order, steps, offsets)
         for event, votes, offsets in released.parts_with_votes()
     ]
-    return PrivateReach(np.sum(bounds, axis=0))
+    return _PrivateReach(np.sum(bounds, axis=0))
 
 
 def reach(
@@ -150,7 +147,7 @@ def _check_reach(
     """Return the cost of a check within j = 0..steps changed ballots."""
     # needed: (queries,); excess: one per position; worst: (queries, steps + 1), which is returned as costs
     # Position x is the pair "noise ≥ x" and "noise ≥ x + 1"; a moved ballot makes it or the one below.
-    excess = np.pad(excess_of_one_count(noise, order), steps + 2)
+    excess = np.pad(noise.excess_of_one_count(order), steps + 2)
     at = np.clip(needed, -noise.reach, noise.reach + 1) + noise.reach + steps + 1
     by_step = list[FloatArray]()
     for step in range(steps + 1):
@@ -236,11 +233,11 @@ def _envelope_of(noise: Noise, positions: Positions, order: float) -> _Envelope:
     places = np.arange(last + 1)
     by_x = list[FloatArray]()
     for x in places:
-        by_x.append(excess_at(positions, np.full(last + 1, x), places, order))
+        by_x.append(positions.excess_at(np.full(last + 1, x), places, order))
     three = np.stack(by_x)
     three = np.maximum(three, three.T)  # either class may be the one that loses
 
-    two = excess_of_two(positions, order)
+    two = positions.excess_of_two(order)
     two = np.maximum(two, two[::-1])
     left_out = 2 * last + 1 - len(two)
     two = np.append(two, np.full(left_out, two[-1]))

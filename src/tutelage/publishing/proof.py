@@ -42,7 +42,7 @@ from tutelage.ledger.history import History
 from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.publishing.proposal import Proposal
 from tutelage.publishing.publication import Publication, proposed_epsilon, publication_of
-from tutelage.publishing.recording import all_but, check_complete, check_covered, proposal_of
+from tutelage.publishing.recording import all_but, check_complete, check_covered
 from tutelage.reporting import PrivacyCard
 from tutelage.reporting.record import Guarantee, Proposed, record_of
 
@@ -145,7 +145,7 @@ _ORIGINAL = "Use the original file."
 
 def _recorded_with(test: PublicationTest, history: History) -> list[Proposal]:
     """Return the proposals that a ledger recorded and whose test is this one."""
-    recorded = [proposal_of(entries) for entries in history.proposals]
+    recorded = [_proposal_of(entries) for entries in history.proposals]
     return [proposal for proposal in recorded if proposal.event(simulated=test.simulated) == test]
 
 
@@ -213,7 +213,7 @@ def _check_tested(
         raise InvalidDataError(
             f"The second ε of {where} cannot be proved again: the card holds no proposal. {_ORIGINAL}"
         )
-    proposal = proposal_of(plain(recorded))
+    proposal = _proposal_of(plain(recorded))
     if paying is None:
         parts = count_releases([card.event]).elements()
         published = [part for part in parts if isinstance(part, PublicationTest)]
@@ -277,6 +277,11 @@ def _check_frontier(card: PrivacyCard, where: str, paying: History | None) -> No
         else:
             return
     raise refusal
+
+
+def _proposal_of(recorded: Entries) -> Proposal:
+    """Return the proposal that a ledger or a card holds; its ε is proved again."""
+    return Proposal.from_json(json.dumps(recorded))
 
 
 def _proved_epsilon(event: Event, delta: float, order: float | None) -> float:
@@ -376,7 +381,7 @@ def read_claim(path: Path, history: History, **beside: Any) -> Guarantee:
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     try:
-        proposal = proposal_of(record.proposal)
+        proposal = _proposal_of(record.proposal)
         labels = _at_limits(event_from_dict(record.labels))
     except (InvalidDataError, InvalidParameterError, UnsupportedEventError, RecursionError):
         raise damaged from None

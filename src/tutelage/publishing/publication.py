@@ -1,5 +1,6 @@
 """Publish an ε that rests on the votes: proposed on public votes before anyone saw these, then tested once."""
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any, final
 
@@ -13,7 +14,7 @@ from tutelage.accounting import Accountant, data_independent
 from tutelage.ballots import Missing, Shortfall, VoteHistogram
 from tutelage.boundary import Boundary
 from tutelage.digests import row_bytes
-from tutelage.events import Composed, Event, PublicationTest, Repeated
+from tutelage.events import Composed, Event, PublicationTest, Repeated, count_releases
 from tutelage.exceptions import InvalidDataError, LedgerMismatchError
 from tutelage.ledger import Ledger
 from tutelage.ledger.account import Account
@@ -24,7 +25,7 @@ from tutelage.noise import NoiseSource, SystemNoise, known_noise
 from tutelage.privacy import PublicEpsilon
 from tutelage.publishing.cost_envelope import reach_of
 from tutelage.publishing.proposal import REFUSED, Proposal
-from tutelage.publishing.recording import all_but, check_covered, check_recorded, count_accounted
+from tutelage.publishing.recording import all_but, check_covered, check_recorded
 
 _TESTED_METHOD = (
     "exact Rényi cost within a cap that was fixed in advance, borne out by a private test that passed; it holds for "
@@ -119,13 +120,13 @@ def _run_test(
 
     def check(history: History) -> None:
         check_recorded(proposal, history)
-        check_covered(count_accounted(released), history)
+        check_covered(_count_accounted(released), history)
 
     release = boundary.release(request, check)
     return _publication_now(boundary, request, proposal, passed=bool(release.labels[0]))
 
 
-def recalled_publication(
+def _recalled_publication(
     released: Accountant,
     ledger: Ledger,
     proposal: Proposal,
@@ -210,10 +211,16 @@ def _publication_now(
     released: Accountant = boundary.prepared
     ledger = boundary.ledger
     history = ledger.history()
-    check_covered(count_accounted(released), history)
+    check_covered(_count_accounted(released), history)
     earlier = all_but(history.publications.values(), test)
     labels = released.event_at_limits()
     return publication_of(proposal, passed, labels, test, earlier, ledger.limit.delta)
+
+
+def _count_accounted(released: Accountant) -> Counter[Event]:
+    """Return how often each kind of answer happened of which an accountant holds the votes."""
+    parts = released.parts_with_votes()
+    return count_releases(Repeated(event, votes.n_queries) for event, votes, _ in parts)
 
 
 def publication_of(
@@ -272,7 +279,7 @@ def publication_after_test(
     places = sorted(first_places(row_bytes(np.asarray(rows))).values())
     released = Accountant()
     released.add_release(most.event, votes.select(np.array(places)), release.answered[places])
-    recalled = recalled_publication(released, ledger, proposal, rows, question=question)
+    recalled = _recalled_publication(released, ledger, proposal, rows, question=question)
     if recalled is not None:
         return recalled
     if n_drawn < len(places):

@@ -1,6 +1,5 @@
 """Publications in a ledger: the proposals recorded before the first label, and the releases that each covers."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.records import Entries
-from tutelage.accounting import Accountant
 from tutelage.digests import row_bytes
 from tutelage.events import Composed, Event, PublicationTest, Repeated, count_releases
 from tutelage.exceptions import LedgerMismatchError, PublicationsExhaustedError
@@ -39,12 +37,6 @@ def check_complete(accounted: Counter[Event], history: History) -> None:
             "all labels (`LabelingSession.released` accounts for those of earlier sessions), or the worst-case epsilon "
             "of the ledger."
         )
-
-
-def count_accounted(released: Accountant) -> Counter[Event]:
-    """Return how often each kind of answer happened of which an accountant holds the votes."""
-    parts = released.parts_with_votes()
-    return count_releases(Repeated(event, votes.n_queries) for event, votes, _ in parts)
 
 
 def all_but(
@@ -90,11 +82,6 @@ def record(proposal: Proposal, ledger: Ledger) -> None:
         recorded = (*recorded, entries)
     _check_orders(recorded, ledger.limit.delta)
     ledger.register.propose(entries)
-
-
-def proposal_of(recorded: Entries) -> Proposal:
-    """Return the proposal that a ledger or a card holds; its ε is proved again."""
-    return Proposal.from_json(json.dumps(recorded))
 
 
 def check_recorded(proposal: Proposal, history: History) -> None:

@@ -2,8 +2,9 @@
 
 import json
 from pathlib import Path
-from typing import final
+from typing import TypeVar, final
 
+import msgspec
 from msgspec import field, structs
 
 from tutelage._internal.drawing import round_up
@@ -39,12 +40,12 @@ from tutelage.reporting.record import (
     Part,
     ReleasePart,
     StudentPart,
-    as_read,
     check_statements,
     record_of,
 )
 from tutelage.reporting.render import Form, render
 
+_Read = TypeVar("_Read")
 _KIND = "card"
 
 
@@ -86,7 +87,7 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for part in structs.fields(PrivacyCard):
             value = getattr(self, part.name)
-            read = as_read(value, part.type, part.name)
+            read = _as_read(value, part.type, part.name)
             if read != value:
                 raise NotPublishableError(
                     f"`{part.name}` of a card must be of its own types, and finite."
@@ -294,14 +295,14 @@ def read_card(path: AnyPath) -> PrivacyCard:
     except UnicodeDecodeError:
         raise damaged from None
     try:
-        return card_in(content)
+        return _card_in(content)
     except TutelageError as error:
         raise InvalidDataError(f"{path} is not a privacy card: {error}") from None
 
 
-def card_in(content: object) -> PrivacyCard:
+def _card_in(content: object) -> PrivacyCard:
     """Return the card of what a file holds; what is read is what would be written."""
-    card = as_read(content, PrivacyCard, "")
+    card = _as_read(content, PrivacyCard, "")
     if plain(card) != content:
         raise InvalidDataError(
             "it holds entries that a card does not have, or leaves out ones that it has."
@@ -312,3 +313,27 @@ def card_in(content: object) -> PrivacyCard:
 def _check_range(name: str, value: float | None, most: float = MOST) -> None:
     if value is not None and not 0 <= value <= most:
         raise InvalidParameterError(f"a card.{name}", f"be from 0 to {most:g}")
+
+
+def _as_read(value: object, kind: type[_Read], where: str) -> _Read:
+    """Return a value as its file would be read; refuse other types and ranges, by the place and without the value."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value), type=kind)
+    except msgspec.ValidationError as error:
+        if isinstance(error.__cause__, TutelageError):
+            raise error.__cause__ from None
+        problem, _, place = str(error).partition(" - at `$")
+        where = (where + place.removesuffix("`")).removeprefix(".") or "card"
+    except UnicodeEncodeError:
+        problem = "Expected text without lone surrogates"
+    except (TypeError, ValueError, RecursionError):
+        problem = "Expected other types, got one that JSON does not have"
+    if ", got " in problem or "unknown field" in problem:
+        raise NotPublishableError(
+            f"`{where}` of a card takes public values of its own types only. Another may depend on the private votes."
+        )
+    if not problem.startswith(("Expected", "Object missing")):
+        problem = (
+            "Expected a value that is known; if a later version wrote the file, upgrade tutelage"
+        )
+    raise InvalidParameterError(f"the {where} of a card", f"fit its form ({problem})")

@@ -65,7 +65,7 @@ def guesses(epsilon: float, delta: float) -> str:
     return f"{math.ceil(100 * right)}"
 
 
-def advantage(epsilon: float, delta: float) -> float:
+def _advantage(epsilon: float, delta: float) -> float:
     """Return the most by which any test can do better than guessing which of two neighboring data sets was used.
 
     It is the largest sum of true positive and true negative rates less 1, (e^ε − 1 + 2δ)/(e^ε + 1), and bounds the
@@ -83,12 +83,12 @@ def advantage(epsilon: float, delta: float) -> float:
 
 def points(epsilon: PublicEpsilon) -> str:
     """Return the advantage in percentage points, rounded upward."""
-    return percent(advantage(epsilon.epsilon, epsilon.delta))
+    return percent(_advantage(epsilon.epsilon, epsilon.delta))
 
 
 def _right_guesses(epsilon: float, delta: float) -> float:
     """Return the largest share of right guesses between two neighboring data sets that are equally likely before."""
-    return (1 + advantage(epsilon, delta)) / 2
+    return (1 + _advantage(epsilon, delta)) / 2
 
 
 def percent(share: float) -> str:

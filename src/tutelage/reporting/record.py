@@ -7,9 +7,8 @@ would be read as, so that both are checked by the same rule.
 from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Annotated, Literal, NamedTuple, TypeVar, final
+from typing import Annotated, Literal, NamedTuple, Self, final
 
-import msgspec
 from msgspec import Meta, Struct
 
 from tutelage._internal.drawing import Bar, Bars, round_up, with_sign
@@ -18,7 +17,6 @@ from tutelage.events import Event, event_from_dict
 from tutelage.exceptions import (
     InvalidParameterError,
     NotPublishableError,
-    TutelageError,
     UnsupportedEventError,
 )
 from tutelage.privacy import PrivacyUnit, PublicEpsilon
@@ -65,7 +63,6 @@ _MOST_BARS = 12
 Share = Annotated[float, Meta(ge=0, le=1)]
 _Amount = Annotated[float, Meta(ge=0, le=MOST)]
 Count = Annotated[int, Meta(ge=0, le=int(MOST))]
-Made = TypeVar("Made")
 
 
 class Part(Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,6 +118,27 @@ class BatchCost(Part, frozen=True):
     def share(self) -> float:
         """Spend of the whole batch, as a share of the budget's ε."""
         return self.checks + self.answers
+
+    @classmethod
+    def merge(cls, batches: Sequence[Self], most: int) -> tuple[Self, ...]:
+        """Return at most `most` batches with the same sums: neighbors in time are one, named by its last."""
+        groups = min(len(batches), most)
+        ends = [len(batches) * number // groups for number in range(1, groups + 1)]
+        merged = list[Self]()
+        start = 0
+        for end in ends:
+            part = batches[start:end]
+            merged.append(
+                cls(
+                    written=part[-1].written,
+                    queries=sum(batch.queries for batch in part),
+                    checks=sum(batch.checks for batch in part),
+                    answers=sum(batch.answers for batch in part),
+                    sums=sum(batch.sums for batch in part),
+                )
+            )
+            start = end
+        return tuple(merged)
 
 
 @final
@@ -485,7 +503,7 @@ class BudgetPart(Part, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def bars(self) -> list[tuple[BatchCost, float]]:
         """The batches, merged to at most 12, each with its share as it is printed; they add up to what is spent."""
-        batches = merge_batches(self.batches, _MOST_BARS)
+        batches = BatchCost.merge(self.batches, _MOST_BARS)
         spent = self.spending.spent
         exact = 0.0
         before = 0.0
@@ -507,27 +525,6 @@ class _Spending(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.spent:.10g} is spent" if self.left else "all of it is spent"
-
-
-def merge_batches(batches: Sequence[BatchCost], most: int) -> tuple[BatchCost, ...]:
-    """Return at most `most` batches with the same sums: batches next in time are merged, each named by its last."""
-    groups = min(len(batches), most)
-    ends = [len(batches) * number // groups for number in range(1, groups + 1)]
-    merged = list[BatchCost]()
-    start = 0
-    for end in ends:
-        part = batches[start:end]
-        merged.append(
-            BatchCost(
-                written=part[-1].written,
-                queries=sum(batch.queries for batch in part),
-                checks=sum(batch.checks for batch in part),
-                answers=sum(batch.answers for batch in part),
-                sums=sum(batch.sums for batch in part),
-            )
-        )
-        start = end
-    return tuple(merged)
 
 
 def check_statements(statements: dict[str, str]) -> None:
@@ -559,27 +556,3 @@ def record_of(event: Event) -> Entries:
     if known != event:
         raise refusal
     return record
-
-
-def as_read(value: object, kind: type[Made], where: str) -> Made:
-    """Return a value as its file would be read; refuse other types and ranges, by the place and without the value."""
-    try:
-        return msgspec.json.decode(msgspec.json.encode(value), type=kind)
-    except msgspec.ValidationError as error:
-        if isinstance(error.__cause__, TutelageError):
-            raise error.__cause__ from None
-        problem, _, place = str(error).partition(" - at `$")
-        where = (where + place.removesuffix("`")).removeprefix(".") or "card"
-    except UnicodeEncodeError:
-        problem = "Expected text without lone surrogates"
-    except (TypeError, ValueError, RecursionError):
-        problem = "Expected other types, got one that JSON does not have"
-    if ", got " in problem or "unknown field" in problem:
-        raise NotPublishableError(
-            f"`{where}` of a card takes public values of its own types only. Another may depend on the private votes."
-        )
-    if not problem.startswith(("Expected", "Object missing")):
-        problem = (
-            "Expected a value that is known; if a later version wrote the file, upgrade tutelage"
-        )
-    raise InvalidParameterError(f"the {where} of a card", f"fit its form ({problem})")
