@@ -200,7 +200,7 @@ def test_no_single_changed_count_costs_more(counts, sigma, order):
     fewer = here - np.eye(len(here), dtype=int)[np.argmax(here)]
     p, q = label_probabilities(here, masses), label_probabilities(fewer, masses)
     worst = max(renyi(p, q, order), renyi(q, p, order))
-    assert worst <= argmax_bound.gaussian_single_change(sigma, order) * (1 + 1e-9) + 1e-12
+    assert worst <= argmax_bound.gaussian_check(sigma, order) * (1 + 1e-9) + 1e-12
 
 
 @pytest.mark.parametrize("order", [1.5, 4.0])
@@ -215,7 +215,7 @@ def test_a_single_changed_count_costs_nearly_that_much_among_many_classes(order)
     ]
     laws = [np.array([win, 1 - win]) for win in wins]
     worst = max(renyi(p, q, order) for p, q in itertools.pairwise(laws))
-    bound = argmax_bound.gaussian_single_change(sigma, order)
+    bound = argmax_bound.gaussian_check(sigma, order)
     assert 0.9 * bound <= worst <= bound
     assert bound == pytest.approx(order / (math.pi * sigma**2), rel=0.02)
 
@@ -278,7 +278,7 @@ def test_no_adaptive_campaign_costs_more_than_its_cap(cap, sigma, order):
     worlds, every, never = laws_beside(LEADS, sigma), campaigns(cap), campaigns(0)
     worst = worst_campaign(every, every, worlds, order)
     assert 0.95 * bound <= worst <= bound
-    single = cap * argmax_bound.gaussian_single_change(sigma, order)
+    single = cap * argmax_bound.gaussian_check(sigma, order)
     assert worst > 1.8 * single  # a cost of one changed count per vote would be found out
     added = max(
         worst_campaign(*pair, worlds, order) for pair in itertools.permutations((every, never), 2)

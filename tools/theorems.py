@@ -42,7 +42,7 @@ THEOREMS = {
     ],
     "ballots.md": [
         ("Distance of two bounded ballots; cost of a noisy sum", "events:NoisySumGaussian"),
-        ("One count of an argmax changes", "accounting.argmax_bound:gaussian_single_change"),
+        ("One count of an argmax changes", "accounting.argmax_bound:gaussian_check"),
         ("A cap on all votes of a teacher; Feldman and Zrnic 2021", "events:CappedArgmaxGaussian"),
         (
             "Discrete noise is rounded continuous noise; Peikert 2010",

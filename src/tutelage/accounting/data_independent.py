@@ -366,7 +366,7 @@ def _pure_loss(event: Single) -> float:
 # Kept where units and numbers of classes are not told apart.
 _laplace_argmax = lru_cache(maxsize=2**14)(argmax_bound.laplace_argmax)
 _gaussian_argmax = lru_cache(maxsize=2**14)(argmax_bound.gaussian_argmax)
-_gaussian_single = lru_cache(maxsize=2**14)(argmax_bound.gaussian_single_change)
+_gaussian_single = lru_cache(maxsize=2**14)(argmax_bound.gaussian_check)
 
 
 @lru_cache(maxsize=2**14)
