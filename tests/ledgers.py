@@ -2,8 +2,8 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Collection, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -139,31 +139,6 @@ def fitting(ledger: Ledger, event: Event) -> int:
     return ledger.account.fitting(event)
 
 
-def share_of(ledger: Ledger, event: Event) -> float:
-    """Return what an event would spend, as a share of ε."""
-    return ledger.account.share_of(event)
-
-
-def recall(ledger: Ledger, hashes: Collection[bytes]) -> dict[bytes, Labels]:
-    """Return the remembered answers."""
-    return ledger.account.recall(hashes)
-
-
-def is_settled(ledger: Ledger, reservation: Reservation) -> bool:
-    """Return whether a reservation was settled."""
-    return ledger.account.is_settled(reservation)
-
-
-def reserved_for(ledger: Ledger, batch: str) -> Reservation | None:
-    """Return the reservation of this name."""
-    return ledger.account.find(batch)
-
-
-def releasing(ledger: Ledger) -> AbstractContextManager[None]:
-    """Hold the ledger against other releases."""
-    return ledger.account.turn()
-
-
 def bind(
     ledger: Ledger, digest: bytes, *, changed: bool = False, people: Sequence[str] = ()
 ) -> None:
@@ -211,28 +186,3 @@ def for_release(ledger: Ledger) -> Ledger:
 def knows(ledger: Ledger, people: Sequence[str]) -> Any:
     """Return which people were in releases."""
     return ledger.register.knows(people)
-
-
-def names_all(ledger: Ledger) -> bool:
-    """Return whether all releases gave ids."""
-    return ledger.register.names_all()
-
-
-def is_of(ledger: Ledger, digest: bytes) -> bool:
-    """Return whether the ledger is tied to these data."""
-    return ledger.register.is_of(digest)
-
-
-def staying(ledger: Ledger, people: Sequence[str]) -> tuple[Any, str]:
-    """Return who has not withdrawn."""
-    return ledger.register.not_withdrawn(people)
-
-
-def record_proposal(ledger: Ledger, proposal: dict[str, Any]) -> None:
-    """Write down what will be published."""
-    ledger.register.propose(proposal)
-
-
-def record_release(ledger: Ledger, manifest: Callable[[str], str]) -> None:
-    """Write down what is published."""
-    ledger.register.publish(manifest)

@@ -14,7 +14,7 @@ from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
-from ledgers import edit, fitting, rechained, reserve, staying
+from ledgers import edit, fitting, rechained, reserve
 from processes import at_once, ended, forked
 from test_card import put
 from test_cohorts import copied
@@ -348,7 +348,9 @@ def test_people_who_withdrew_are_kept_and_copied_and_an_edit_is_found(edited, pa
     head = ledger.state().head
     assert ledger.withdraw([GONE, 17]) == ledger.withdraw(["patient-17", " 017"])
     assert ledger.backup(tmp_path / "copy") == ledger.state().head == head
-    assert staying(Ledger.open(tmp_path / "copy"), [GONE, "17", "18"])[0].tolist() == [
+    assert Ledger.open(tmp_path / "copy").register.not_withdrawn([GONE, "17", "18"])[
+        0
+    ].tolist() == [
         False,
         False,
         True,

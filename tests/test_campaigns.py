@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgers import new_ledger, reserve, reserve_votes, reserved_for, settle, share_of
+from ledgers import new_ledger, reserve, reserve_votes, settle
 from processes import called_by_itself, die_at_event, forked
 from tutelage import GNMax, LabelingSession, Ledger, Shards, SimulationNoise, SystemNoise
 from tutelage.accounting.filter import RenyiFilter
@@ -158,7 +158,7 @@ def test_one_person_moves_at_most_twice_the_cap_over_all_batches(seed, change):
 
 def test_a_campaign_is_paid_by_its_first_batch(path):
     asking = session(path)
-    share = share_of(Ledger.open(path), EVENT)
+    share = Ledger.open(path).account.share_of(EVENT)
     assert spent_by_people(path) == []
     first = asking.ask(batch(0))
     assert (first.cost, first.event) == (share, Repeated(EVENT, 1))
@@ -357,7 +357,7 @@ def test_a_campaign_gets_nothing_back_and_runs_nothing_that_was_not_paid(path):
     assert ledger.verify().answers == 1
     paid = next(entry for entry in ledger.export() if entry["kind"] == "answered")
     assert (paid["answers"], paid["refund"]) == (0, 0)
-    reservation = reserved_for(ledger, "one")
+    reservation = ledger.account.find("one")
     assert reservation is not None
     for happened in (EVENT, Repeated(EVENT, 0)):
         with pytest.raises(LedgerError):
@@ -441,7 +441,7 @@ def kill_every(step: int, path: Path) -> None:
         assert max(spent) <= MECHANISM.cap
         assert drawn + more <= sum(spent) <= n_people * MECHANISM.cap
         state = Ledger.open(path).verify()
-        assert (state.answers, state.spent) == (8, share_of(Ledger.open(path), EVENT))
+        assert (state.answers, state.spent) == (8, Ledger.open(path).account.share_of(EVENT))
         assert ended(*asks(path, (0, 1))) == (True, 0)  # all is remembered
         for beside in path.parent.glob("a.ledger?*"):
             beside.unlink()  # of a child that was killed
@@ -469,7 +469,7 @@ def test_processes_that_ask_at_once_share_one_cap(path):
     assert max(spent) == MECHANISM.cap
     state = Ledger.open(path).verify()
     assert (state.answers, state.unsettled) == (6 * 3 * 4 + 4, 0)
-    assert state.spent == share_of(Ledger.open(path), EVENT)
+    assert state.spent == Ledger.open(path).account.share_of(EVENT)
 
 
 def test_votes_that_were_spent_for_answers_that_cannot_be_stored_are_kept_for_them(

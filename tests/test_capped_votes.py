@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from ledgers import reserve, settle, share_of
+from ledgers import reserve, settle
 from tutelage import GNMax, LabelingSession, Ledger, VoteHistogram
 from tutelage._internal.typing import ABSTAIN
 from tutelage.ballots import cap_ballots, tally, tally_few
@@ -129,7 +129,7 @@ def test_votes_without_the_cap_are_refused_before_anything_is_spent(cap, ledger)
 def test_a_batch_costs_one_event_whatever_its_size(ledger, session):
     assert of_queries(EVENT, 4) == Repeated(EVENT, 1)
     released = session.ask(X)
-    assert released.cost == share_of(ledger, EVENT)
+    assert released.cost == ledger.account.share_of(EVENT)
     assert (len(released.labels), session.ask(X).cost) == (4, 0)
     state = ledger.verify()
     assert (state.answers, state.spent) == (4, released.cost)
@@ -212,4 +212,4 @@ def test_label_charges_one_batch(tmp_path, called):
     result = called("label", "public.npz", "--votes", "votes.npz", *chosen, cwd=tmp_path)
     assert "Wrote 4 of 4 labels" in result.stdout
     ledger = Ledger.open(tmp_path / "a.ledger")
-    assert (ledger.verify().answers, ledger.state().spent) == (4, share_of(ledger, EVENT))
+    assert (ledger.verify().answers, ledger.state().spent) == (4, ledger.account.share_of(EVENT))

@@ -18,6 +18,8 @@ from tutelage.privacy import ONE_TEACHER
 pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 
 GNMAX = ("--mechanism", "gnmax", "--sigma", 40)
+INTERACTIVE = ("--mechanism", "interactive", "--threshold", 50, "--sigma-threshold", 60)
+INTERACTIVE += ("--sigma", 60, "--confidence", 0.5)
 
 
 @pytest.fixture
@@ -73,17 +75,7 @@ def test_labels_are_written_charged_and_free_the_second_time(voted):
 
 def test_the_interactive_mechanism_takes_predictions(voted):
     np.savez(voted / "student.npz", np.tile([0.8, 0.1, 0.1], (60, 1)))
-    options = (
-        "--mechanism",
-        "interactive",
-        "--threshold",
-        50,
-        "--sigma-threshold",
-        60,
-        "--sigma",
-        60,
-    )
-    result = label(voted, *options, "--confidence", 0.5, "--predictions", "student.npz", "--json")
+    result = label(voted, *INTERACTIVE, "--predictions", "student.npz", "--json")
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["answered"] == 60
 
@@ -121,22 +113,11 @@ def test_label_unpacks_nothing_before_it_knows_that_it_fits(voted, monkeypatch):
         return unpack(arrays, name)
 
     monkeypatch.setattr(StoredArrays, "__getitem__", unpacked)
-    guess = (
-        "--mechanism",
-        "interactive",
-        "--threshold",
-        50,
-        "--sigma-threshold",
-        60,
-        "--sigma",
-        60,
-    )
-    guess = (*guess, "--confidence", 0.5)
     assert "--predictions must be given with --mechanism interactive" in refusal(
-        label(voted, *guess), 2
+        label(voted, *INTERACTIVE), 2
     )
     allowed.add("public.npz")
-    for options in ((*guess, "--predictions", "student.npz"), (*GNMAX, "--votes", "few.npz")):
+    for options in ((*INTERACTIVE, "--predictions", "student.npz"), (*GNMAX, "--votes", "few.npz")):
         refusal(label(voted, *options), 1)
 
 

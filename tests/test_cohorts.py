@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import GaussianNB
 
-from ledgers import admit, for_release, intend, releasing, reserve_new, settle
+from ledgers import admit, for_release, intend, reserve_new, settle
 from processes import ended, forked
 from tutelage import Ledger, PATEClassifier, PATERegressor, SimulationNoise
 from tutelage.accounting import data_independent
@@ -197,7 +197,7 @@ def live(seed: int, path: Path | None = None) -> Counter[str]:
             )
         this = opened()
         try:
-            with releasing(this):
+            with this.account.turn():
                 Release(this, book, name, *plan, present).go_on(
                     int(random.integers(5)), fails=random.random() < 0.3
                 )

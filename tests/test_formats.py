@@ -13,7 +13,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from ledgers import bind, edit, rechained, record_release, reserve, reserved_for, settle
+from ledgers import bind, edit, rechained, reserve, settle
 from tutelage.accounting import Accountant
 from tutelage.ballots import VoteHistogram
 from tutelage.events import NoisyArgmaxLaplace, Repeated
@@ -54,7 +54,7 @@ def write(folder: Path) -> None:
     published = publish_epsilon(accountant, ledger, proposal, ROWS)
     write_claim(folder / "claim.json", published, accountant, proposal, ledger)
     reserve(ledger, ONE, 2, batch="interrupted")
-    record_release(ledger, lambda _: "0" * 64)
+    ledger.register.publish(lambda _: "0" * 64)
     guarantee = Guarantee(
         epsilon=published.data_independent,
         event=record_of(accountant.event_at_limits()),
@@ -128,7 +128,7 @@ def test_files_of_format_1_say_what_they_said(tmp_path):
     assert load_student(folder / "student.skops").predict_proba(PUBLIC) == pytest.approx(
         np.array(expected["student"])
     )
-    reserved = reserved_for(ledger, "interrupted")
+    reserved = ledger.account.find("interrupted")
     assert reserved is not None
     settle(ledger, reserved, {bytes(32): (1,)}, Repeated(ONE, 2))
     ledger.withdraw(["17"])

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exact import discrete_gaussian_masses
-from ledgers import fitting, new_ledger, quote, rechained, reserve, settle, share_of
+from ledgers import fitting, new_ledger, quote, rechained, reserve, settle
 from test_vector_ballots import LABELS, PRIVATE, PUBLIC, model
 from tutelage import Ledger
 from tutelage._internal.typing import FloatArray
@@ -172,7 +172,7 @@ def test_the_budget_is_filled_and_never_passed(path):
         settle(ledger, reserve(ledger, SUM, 1), {bytes([number]) * 32: (0, 0, 0)}, SUM)
     with pytest.raises(BudgetExceededError):
         reserve(ledger, SUM, 1)
-    assert 0 <= ledger.verify().remaining < share_of(ledger, SUM)
+    assert 0 <= ledger.verify().remaining < ledger.account.share_of(SUM)
     assert epsilon(ledger.history().event, 1e-5).epsilon <= 1.0
     assert epsilon(Composed((ledger.history().event, SUM)), 1e-5).epsilon > 1.0
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from ledgers import edit, intend, new_ledger, releasing, reserve, settle, whole_release
+from ledgers import edit, intend, new_ledger, reserve, settle, whole_release
 from processes import ended, forked
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, PermuteAndFlip, VoteHistogram
 from tutelage.events import NoisySumGaussian, Repeated, count_releases
@@ -324,9 +324,9 @@ def test_a_fork_holds_no_turn_and_one_thread_may_hold_it_twice(tmp_path):
     path = tmp_path / "a.ledger"
     one = new_ledger(path, 20.0)
     two = Ledger.open(path)
-    with releasing(one), releasing(two):
+    with one.account.turn(), two.account.turn():
         child = forked(Event().wait)
-    with releasing(two):  # although the child lives
+    with two.account.turn():  # although the child lives
         assert is_held(path)
     os.kill(child, signal.SIGKILL)
     ended(child)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ledgers import new_ledger, share_of
+from ledgers import new_ledger
 from tutelage import (
     ConfidentGNMax,
     ExponentialMax,
@@ -253,7 +253,7 @@ def test_an_abstained_query_pays_its_check_and_an_answered_one_both(ledger):
     check, answer = CONFIDENT.event_of_one(3, VOTES.unit, simulated=False).events  # pyright: ignore[reportAttributeAccessIssue]
     answered = int(release.answered.sum())
     assert release.event == Composed((Repeated(check, 4), Repeated(answer, answered)))
-    cost = 4 * share_of(ledger, check) + answered * share_of(ledger, answer)
+    cost = 4 * ledger.account.share_of(check) + answered * ledger.account.share_of(answer)
     assert ledger.state().spent == pytest.approx(cost, rel=1e-12)
     # An abstention is remembered too.
     assert session.ask(ROWS).labels.tolist() == release.labels.tolist()

@@ -28,15 +28,10 @@ from ledgers import (
     bind,
     edit,
     fitting,
-    is_settled,
     new_ledger,
-    recall,
-    record_proposal,
-    releasing,
     reserve,
     reserve_new,
     reserve_votes,
-    reserved_for,
     settle,
     write_binding,
 )
@@ -122,7 +117,7 @@ def test_a_reservation_is_settled_once_and_in_its_own_ledger(ledger, tmp_path):
     other = new_ledger(tmp_path / "b.ledger")
     with pytest.raises(LedgerError):
         settle(other, reserve(ledger, ANSWER, 1), {}, ANSWER)
-    assert recall(ledger, [b"r" * 32]) == {}
+    assert ledger.account.recall([b"r" * 32]) == {}
     true = reserve(ledger, ANSWER, 2)
     for forged in (replace(true, grains=10 * true.grains), replace(true, queries=9)):
         with pytest.raises(LedgerError):
@@ -130,14 +125,14 @@ def test_a_reservation_is_settled_once_and_in_its_own_ledger(ledger, tmp_path):
 
 
 def test_a_named_batch_is_paid_for_once_and_found_again(ledger):
-    assert reserved_for(ledger, "first") is None
+    assert ledger.account.find("first") is None
     reservation = reserve(ledger, ANSWER, 3, batch="first")
     spent = ledger.state().spent
-    assert reserve(ledger, ANSWER, 3, batch="first") == reserved_for(ledger, "first") == reservation
+    assert reserve(ledger, ANSWER, 3, batch="first") == ledger.account.find("first") == reservation
     assert ledger.state().spent == spent
-    assert not is_settled(ledger, reservation)
+    assert not ledger.account.is_settled(reservation)
     settle(ledger, reservation, {}, Repeated(ANSWER, 3))
-    assert is_settled(ledger, reservation)
+    assert ledger.account.is_settled(reservation)
     assert reserve(ledger, ANSWER, 3, batch="second") != reservation
     with pytest.raises(LedgerError):
         reserve(ledger, ANSWER, 4, batch="first")
@@ -184,7 +179,7 @@ def test_no_more_may_happen_than_was_reserved_and_nothing_is_given_back_on_a_mec
     with pytest.raises(LedgerError, match=message):
         settle(ledger, reservation, {bytes([place]) * 32: (label,) for place in range(4)}, happened)
     assert ledger.state() == before
-    assert recall(ledger, [bytes(32)]) == {}
+    assert ledger.account.recall([bytes(32)]) == {}
 
 
 def test_a_file_put_in_its_place_is_noticed(ledger, tmp_path):
@@ -486,7 +481,7 @@ def test_the_file_knows_people_by_hashes_that_its_own_key_makes(tmp_path):
 
 def test_the_child_of_a_fork_shares_no_turn_and_no_reservation_is_settled_twice(ledger):
     query = b"q" * 32
-    with releasing(ledger):
+    with ledger.account.turn():
         mine: Any = reserve_new(ledger, ANSWER, [query])[1]
 
         def settle_first() -> None:
@@ -499,7 +494,7 @@ def test_the_child_of_a_fork_shares_no_turn_and_no_reservation_is_settled_twice(
         assert ended(forked(settle_first)) == 0
         with pytest.raises(LedgerError, match="The reservation is not open"):
             settle(ledger, mine, {query: (4,)}, ANSWER)
-    assert recall(ledger, [query]) == {query: (3,)}
+    assert ledger.account.recall([query]) == {query: (3,)}
     ledger.verify()
 
 
@@ -518,12 +513,12 @@ def test_a_data_digest_ignores_the_order_of_rows_and_nothing_else():
 
 def test_a_proposal_is_written_once_at_no_cost_and_refused_after_a_label(ledger):
     for _ in range(2):
-        record_proposal(ledger, {"order": 8.5})
+        ledger.register.propose({"order": 8.5})
     assert (ledger.state().entries, ledger.verify().spent) == (2, 0.0)
     reserve(ledger, ANSWER, 1)  # interrupted, or not: its votes may have been seen
-    record_proposal(ledger, {"order": 8.5})  # the same as before
+    ledger.register.propose({"order": 8.5})  # the same as before
     with pytest.raises(LateProposalError):
-        record_proposal(ledger, {"order": 9.0})
+        ledger.register.propose({"order": 9.0})
     assert list(ledger.history().proposals) == [{"order": 8.5}]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ledgers import new_ledger, quote, releasing, reserve, reserve_new, settle
+from ledgers import new_ledger, quote, reserve, reserve_new, settle
 from processes import at_once
 from test_cli import refusal, succeeded
 from test_cohorts import EVENTS, UNIT
@@ -104,7 +104,7 @@ def test_a_step_that_is_open_in_two_copies_is_not_taken_over_through_both(origin
     reserve_new(original, EVENT, [b"q" * 32])
     copy = Ledger.open(shutil.copy(tmp_path / "a.ledger", tmp_path / "b.ledger"))
     again, before = Ledger.open(tmp_path / "a.ledger"), original.state().spent
-    with releasing(again), releasing(copy):
+    with again.account.turn(), copy.account.turn():
         reserve_new(again, EVENT, [b"q" * 32])  # paid anew: the copy might take over the other one
         assert again.state().spent > before
         with pytest.raises(LedgerMismatchError):

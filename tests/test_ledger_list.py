@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ledgers import admit, bind, for_release, intend, knows, names_all, new_ledger, reserve, settle
+from ledgers import admit, bind, for_release, intend, knows, new_ledger, reserve, settle
 from test_cli import heed_interrupts, refusal, tutelage  # noqa: F401  the fixture
 from test_cohorts import EVENTS, UNIT
 from tutelage import Ledger
@@ -106,7 +106,7 @@ def test_nobody_is_a_stranger_once_a_release_gave_no_ids(named, tmp_path, called
     read: Any = Ledger.open(path, read_only=True)
     assert knows(read, ["3"]) is None
     assert knows(read, ["1", "3"]).tolist() == [True, False]
-    assert not names_all(read)
+    assert not read.register.names_all()
     gone = called("ledger", "withdraw", path, "--id", "1", "--id", "3")
     assert (gone.returncode, "Of 2 ids, at least 1 were in its releases." in gone.stderr) == (
         0,

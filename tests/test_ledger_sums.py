@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgers import new_ledger, recall, rechained, reserve, reserve_new, settle
+from ledgers import new_ledger, rechained, reserve, reserve_new, settle
 from tutelage import Ledger
 from tutelage.events import Composed, Event, NoisyArgmaxGaussian, NoisySumGaussian, Repeated
 from tutelage.exceptions import (
@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_all_numbers_come_back_from_the_file(path):
     ledger = Ledger.open(path)
-    assert recall(ledger, [QUERY, OTHER]) == {QUERY: NUMBERS, OTHER: (3,)}
+    assert ledger.account.recall([QUERY, OTHER]) == {QUERY: NUMBERS, OTHER: (3,)}
     assert ledger.verify().answers == 2
     assert ledger.history().charges[0].happened == SUM
 
@@ -48,14 +48,14 @@ def test_a_vector_of_another_length_is_refused_and_not_stored(numbers, path):
         settle(ledger, reservation, {b"s" * 32: numbers}, SUM)
     assert ledger.state() == before
     settle(ledger, reservation, {b"s" * 32: (-1,) * 5}, SUM)
-    assert recall(ledger, [b"s" * 32]) == {b"s" * 32: (-1,) * 5}
+    assert ledger.account.recall([b"s" * 32]) == {b"s" * 32: (-1,) * 5}
 
 
 def test_sums_of_several_kinds_are_one_vector(path):
     ledger = Ledger.open(path)
     both = Composed((SUM, Repeated(NoisySumGaussian(40.0, 2, 2, ONE_TEACHER, nonnegative=True), 2)))
     settle(ledger, reserve(ledger, both, 1), {b"s" * 32: tuple(range(-1, 8))}, both)
-    assert recall(Ledger.open(path), [b"s" * 32]) == {b"s" * 32: tuple(range(-1, 8))}
+    assert Ledger.open(path).account.recall([b"s" * 32]) == {b"s" * 32: tuple(range(-1, 8))}
     ledger.verify()
     with pytest.raises(LedgerError, match="another length"):
         settle(ledger, reserve(ledger, both, 1), {b"t" * 32: (1,) * 8}, both)
@@ -94,6 +94,6 @@ def test_a_long_vector_has_its_room_kept(path):
     reservation = reserve(ledger, long, 1)
     assert reservation.room._file.seek(0, 2) > 20 * long.dimension  # pyright: ignore[reportOptionalMemberAccess]
     settle(ledger, reservation, {b"s" * 32: numbers}, long)
-    assert recall(Ledger.open(path), [b"s" * 32])[b"s" * 32] == numbers
+    assert Ledger.open(path).account.recall([b"s" * 32])[b"s" * 32] == numbers
     with pytest.raises(LedgerStorageError, match="has no room"):
         reserve(ledger, NoisySumGaussian(400.0, 12, 2**45, ONE_TEACHER), 1)

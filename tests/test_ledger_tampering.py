@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ledgers import bind, edit, new_ledger, recall, rechained, resealed, reserve
+from ledgers import bind, edit, new_ledger, rechained, resealed, reserve
 from tutelage import GNMax, LabelingSession, Ledger, VoteHistogram
 from tutelage.digests import canonical
 from tutelage.exceptions import LedgerStorageError, LedgerTamperedError, TutelageError
@@ -266,4 +266,4 @@ def test_a_damaged_answer_is_refused_when_it_is_asked_for_again(labels, path):
     with ledger._opened.store.transaction() as read:
         queries = [query for _, query, _ in stored_answers(read)]
     with pytest.raises(LedgerTamperedError, match="not in the form"):
-        recall(ledger, queries)
+        ledger.account.recall(queries)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ledgers import record_proposal, reserve, settle
+from ledgers import reserve, settle
 from processes import at_once, ended, forked
 from tutelage.accounting import Accountant, data_independent
 from tutelage.ballots import VoteHistogram
@@ -245,7 +245,7 @@ def test_labels_choose_among_proposals_of_several_orders_only_within_the_delta_o
         publish_epsilon(released(), several, proposal, ROWS[::-1], noise=SimulationNoise(0))
     raced = unpaid()
     for road in (proposal, *others):  # as two processes may that record at the same time
-        record_proposal(raced, road.as_dict())
+        raced.register.propose(road.as_dict())
     paying(raced)
     with pytest.raises(PublicationsExhaustedError, match="of different orders must"):
         publish_epsilon(released(), raced, others[1], ROWS, noise=SimulationNoise(0))

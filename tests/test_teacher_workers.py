@@ -31,15 +31,17 @@ BACK_ENDS = ["sequential", "threading", "loky", *CLUSTERS]
 LETHAL = 99.0
 
 
-class Fatal(DecisionTreeClassifier):
+class OfFolder(DecisionTreeClassifier):
+    def __init__(self, folder=None, random_state=None):
+        super().__init__(random_state=random_state)
+        self.folder = folder
+
+
+class Fatal(OfFolder):
     """A classifier that notes each training in a folder, and kills its process for marked rows while a file says so.
 
     If there is a file `patient`, it first waits until another teacher is in the folder `checkpoints`.
     """
-
-    def __init__(self, folder=None, random_state=None):
-        super().__init__(random_state=random_state)
-        self.folder = folder
 
     def fit(self, X, y, sample_weight=None, check_input=True):
         folder = Path(str(self.folder))
@@ -51,12 +53,8 @@ class Fatal(DecisionTreeClassifier):
         return super().fit(X, y)
 
 
-class Patient(DecisionTreeClassifier):
+class Patient(OfFolder):
     """A classifier of which the first few are trained, three at least, and all others once there is a file `go`."""
-
-    def __init__(self, folder=None, random_state=None):
-        super().__init__(random_state=random_state)
-        self.folder = folder
 
     def fit(self, X, y, sample_weight=None, check_input=True):
         folder = Path(str(self.folder))

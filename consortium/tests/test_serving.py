@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from consortia import PARTIES, Members, all_ended, found
-from ledgers import knows, new_ledger, recall
+from ledgers import knows, new_ledger
 from processes import called_by_itself, die_at_event, ended, forked
 from tutelage.exceptions import FederationError, ForgedMessageError, StaleBatchError
 from tutelage.features import Schema
@@ -269,7 +269,7 @@ def outcome(play: Play, name: str, batch: Any) -> list[Any]:
         shares = [payload[HEAD_BYTES:] for payload in play.members.payloads(batch, name)]
         found.append(open_sum(shares, sums.round_of(batch).shape).tolist())
     elif batch is not None:
-        found.append(recall(ledger, play.members.consortium.scheme.hashes(ledger, batch)))
+        found.append(ledger.account.recall(play.members.consortium.scheme.hashes(ledger, batch)))
     return found
 
 

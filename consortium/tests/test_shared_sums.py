@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from conftest import REPOSITORY
 from consortia import PARTIES, PATIENT, Computing, all_ended, found, unanimous
-from ledgers import share_of
 from tutelage.accounting import data_independent
 from tutelage.events import SummedNoise
 from tutelage.exceptions import (
@@ -199,7 +198,7 @@ def test_three_sums_are_opened_one_after_another_and_teach_a_table(members):
         ledger = members.ledger(name)
         assert [entry["kind"] for entry in ledger.export() if entry["kind"] != "bound"] == KINDS
         assert ledger.verify().spent == pytest.approx(
-            share_of(ledger, sums.event_from(0)), rel=1e-3
+            ledger.account.share_of(sums.event_from(0)), rel=1e-3
         )
     assert [each / spent[-1] for each in spent[:2]] == pytest.approx([0.45, 0.7], abs=0.01)
 

@@ -4,6 +4,8 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -116,18 +118,22 @@ def unit_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def units_in(source: str) -> set[str]:
-    names = set()
-    for node in ast.walk(ast.parse(source)):
+def imports_of(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
+    """Yield each module that these parts of a tree import, and the name that they import from it."""
+    for node in nodes:
         if isinstance(node, ast.ImportFrom):
             assert not node.level, "imports are absolute"
-            if node.module == "tutelage":
-                homes = (tutelage._HOME.get(alias.name, alias.name) for alias in node.names)
-                names |= {f"tutelage.{home}" for home in homes}
-            else:
-                names.add(node.module or "")
+            yield from ((node.module or "", alias.name) for alias in node.names)
         elif isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
+            yield from ((alias.name, "") for alias in node.names)
+
+
+def units_in(source: str) -> set[str]:
+    names = set[str]()
+    for module, name in imports_of(ast.walk(ast.parse(source))):
+        if module == "tutelage" and name:
+            module = f"tutelage.{tutelage._HOME.get(name, name)}"
+        names.add(module)
     return {name.split(".")[1] for name in names if name.startswith("tutelage.")}
 
 
@@ -167,6 +173,47 @@ def test_a_consortium_imports_the_core_one_way(path):
     assert packages_in(path.read_text()) <= {"tutelage", "tutelage_consortium"}
 
 
+def run_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the parts of a tree that run, bodies of functions included: all but those for type checkers."""
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield node
+            yield from run_nodes(node)
+
+
+def imported_modules() -> dict[str, set[str]]:
+    """Return the modules that each module of the core and of the consortium imports, functions included."""
+    files = dict[str, Path]()
+    for path in [*SOURCES, *CONSORTIUM]:
+        package = OF_CONSORTIUM if path in CONSORTIUM else PACKAGE
+        name = ".".join(path.relative_to(package.parent).with_suffix("").parts)
+        files[name.removesuffix(".__init__")] = path
+    imports = dict[str, set[str]]()
+    for name, path in files.items():
+        found = set[str]()
+        for module, inner in imports_of(run_nodes(ast.parse(path.read_text()))):
+            submodule = f"{module}.{inner}"
+            found.add(submodule if submodule in files else module)
+        imports[name] = found & files.keys() - {name}
+    return imports
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    imports = imported_modules()
+    assert "tutelage.methods.base" in imports["tutelage.methods.needs"]
+    imports["tutelage"] |= {f"tutelage.{home}" for home in tutelage._HOME.values()}
+    TopologicalSorter(imports).prepare()  # raises an error that names a circle
+
+
+def reached_from(name: str, imports: dict[str, set[str]]) -> set[str]:
+    """Return a unit or a module, with all that it imports and those import in turn."""
+    reached, frontier = set[str](), {name}
+    while frontier:
+        reached |= frontier
+        frontier = set[str]().union(*(imports[other] for other in frontier)) - reached
+    return reached
+
+
 def test_every_file_has_its_place():
     assert {unit_of(path) for path in SOURCES} == ROOT_WORDS | set(MAY_IMPORT) | {
         "__init__",
@@ -185,13 +232,11 @@ def test_beyond_the_privacy_boundary_nothing_can_hold_a_vote():
         "methods",
         "labeling",
     }
+    imports = {unit: set[str]() for unit in map(unit_of, SOURCES)}
+    for path in SOURCES:
+        imports[unit_of(path)] |= imported_units(path)
     for unit in ("students", "reporting"):
-        reached, frontier = set(), {unit}
-        while frontier:
-            reached |= frontier
-            units = (imported_units(path) for path in SOURCES if unit_of(path) in frontier)
-            frontier = set().union(*units) - reached
-        assert not reached & sensitive
+        assert not reached_from(unit, imports) & sensitive
 
 
 def test_people_noise_and_ledger_meet_at_the_boundary_alone():
@@ -218,24 +263,11 @@ def test_people_noise_and_ledger_meet_at_the_boundary_alone():
 
 
 def test_whoever_receives_labels_has_no_code_that_holds_a_vote_or_computes_on_shares():
-    def imported(path: Path) -> set[Path]:
-        names = re.findall(
-            r"^from tutelage_consortium\.([\w.]+) import", path.read_text(), re.MULTILINE
-        )
-        places = (OF_CONSORTIUM / name.replace(".", "/") for name in names)
-        return {
-            place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-            for place in places
-        }
-
-    reached, frontier = set(), {OF_CONSORTIUM / "aggregator.py"}
-    while frontier:
-        reached |= frontier
-        frontier = set().union(*(imported(path) for path in frontier)) - reached
-    names = {str(path.relative_to(OF_CONSORTIUM)) for path in reached}
-    assert {"aggregator.py", "sharing.py", "mailbox.py"} <= names
-    forbidden = {"entity.py", "computing_party.py"}
-    assert all((OF_CONSORTIUM / name).is_file() for name in forbidden)
+    reached = reached_from("tutelage_consortium.aggregator", imported_modules())
+    names = {name.removeprefix("tutelage_consortium.") for name in reached}
+    assert {"aggregator", "sharing", "mailbox"} <= names
+    forbidden = {"entity", "computing_party"}
+    assert all((OF_CONSORTIUM / f"{name}.py").is_file() for name in forbidden)
     assert not forbidden & names
     assert not [name for name in names if name.startswith("mpc")]
 

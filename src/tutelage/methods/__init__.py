@@ -4,9 +4,8 @@ from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import GNMax
 from tutelage.methods.additive import Additive
 from tutelage.methods.additive_mean import AdditiveMean
-from tutelage.methods.base import Method
+from tutelage.methods.base import Method, Needs
 from tutelage.methods.capped_votes import CappedVotes
-from tutelage.methods.needs import Needs
 from tutelage.methods.noisy_moments import NoisyMoments
 from tutelage.methods.requests import Outcome, Public, Request, Sizes
 from tutelage.methods.sums import BallotOfRows, NoisySums, subject_of, sum_of_entries

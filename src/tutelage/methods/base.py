@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from functools import partial
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +13,11 @@ from sklearn.utils import get_tags
 
 from tutelage._internal.typing import ABSTAIN, Array, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import problems_in
+from tutelage.accounting.filter import Accounting
 from tutelage.events import Event, Repeated
 from tutelage.exceptions import InvalidParameterError, Problem, quote
 from tutelage.features.base import require_public_map
 from tutelage.features.columns import require_no_columns
-from tutelage.methods.needs import Needs
 from tutelage.methods.rehearsal import PublicLabels, Rehearsal, rehearse, taught_by
 from tutelage.methods.requests import Facts, Prepared, Public, Sizes, Steps
 from tutelage.noise import NoiseSource
@@ -25,10 +25,50 @@ from tutelage.partition import Shards
 from tutelage.people.memory import PeopleInMemory
 from tutelage.students import default_student, student_named
 from tutelage.students.base import steps_of
+from tutelage.targets import Classes, Numbers
 from tutelage.teachers.base import is_recipe
 
 RowIds = npt.ArrayLike | None  # of rows
 _AnyMethod = TypeVar("_AnyMethod", bound="Method")
+
+
+class Needs(NamedTuple):
+    """The things that a method asks of a fit, and further ones that it can use; public.
+
+    Attributes
+    ----------
+    target : Classes or Numbers
+        What it predicts.
+    public : {"rows", "schema", "either"}
+        Whether it takes public rows, or a public schema in their place.
+    shards : bool
+        Whether teachers are trained, each on a shard of the rows. Otherwise every person casts ballots.
+    student : bool
+        Whether a student learns from released labels. Otherwise it follows from what is released.
+    batches : bool
+        Whether rows may be read in batches.
+    empty : bool
+        Whether cells of a table may be empty.
+    start : bool
+        Whether it can start from labels of public rows.
+    weights : bool
+        Whether the student that follows from what is released predicts by class weights.
+    fewest : int
+        Public rows below which a warning is due.
+    accounting : Accounting
+        How the cost is proved, if the ledger is of this release alone.
+    """
+
+    target: type[Classes] | type[Numbers] = Classes
+    public: Literal["rows", "schema", "either"] = "rows"
+    shards: bool = False
+    student: bool = True
+    batches: bool = False
+    empty: bool = False
+    start: bool = False
+    weights: bool = False
+    fewest: int = 0
+    accounting: Accounting = Accounting.RENYI
 
 
 class Method(ABC):

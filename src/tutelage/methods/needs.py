@@ -1,55 +1,13 @@
-"""The needs of methods: one record for each method, and one function that compares it with what a fit has."""
+"""The needs of a method, compared with what a fit has."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import NamedTuple
 
-from tutelage.accounting.filter import Accounting
 from tutelage.exceptions import Problem
+from tutelage.methods.base import Method
 from tutelage.students import NoisySumClassifier
 from tutelage.students.base import weight_parameter
 from tutelage.targets import Classes, Goal, Numbers, Target
-
-if TYPE_CHECKING:
-    from tutelage.methods.base import Method
-
-
-class Needs(NamedTuple):
-    """The things that a method asks of a fit, and further ones that it can use; public.
-
-    Attributes
-    ----------
-    target : Classes or Numbers
-        What it predicts.
-    public : {"rows", "schema", "either"}
-        Whether it takes public rows, or a public schema in their place.
-    shards : bool
-        Whether teachers are trained, each on a shard of the rows. Otherwise every person casts ballots.
-    student : bool
-        Whether a student learns from released labels. Otherwise it follows from what is released.
-    batches : bool
-        Whether rows may be read in batches.
-    empty : bool
-        Whether cells of a table may be empty.
-    start : bool
-        Whether it can start from labels of public rows.
-    weights : bool
-        Whether the student that follows from what is released predicts by class weights.
-    fewest : int
-        Public rows below which a warning is due.
-    accounting : Accounting
-        How the cost is proved, if the ledger is of this release alone.
-    """
-
-    target: type[Classes] | type[Numbers] = Classes
-    public: Literal["rows", "schema", "either"] = "rows"
-    shards: bool = False
-    student: bool = True
-    batches: bool = False
-    empty: bool = False
-    start: bool = False
-    weights: bool = False
-    fewest: int = 0
-    accounting: Accounting = Accounting.RENYI
 
 
 class Offered(NamedTuple):
@@ -64,29 +22,17 @@ class Offered(NamedTuple):
     opened: bool = False  # sums of several owners, and nothing else
 
 
-def unmet(
-    method: "Method",
-    offered: Offered,
-    owner: str,
-) -> Iterator[Problem]:
+def unmet(method: Method, offered: Offered, owner: str) -> Iterator[Problem]:
     """Yield what a method needs and a fit does not have, or has and the method cannot use."""
     needs = method.needs
     kind = type(method).__name__
     if not isinstance(offered.target, needs.target):
         if needs.target is Numbers:
-            yield Problem(
-                f"{owner}.method",
-                "predict classes",
-                f"{kind}, which predicts numbers",
-                "Use PATERegressor.",
-            )
+            found = f"{kind}, which predicts numbers"
+            yield Problem(f"{owner}.method", "predict classes", found, "Use PATERegressor.")
         else:
-            yield Problem(
-                f"{owner}.method",
-                "predict numbers",
-                f"{kind}, which predicts classes",
-                "Use PATEClassifier.",
-            )
+            found = f"{kind}, which predicts classes"
+            yield Problem(f"{owner}.method", "predict numbers", found, "Use PATEClassifier.")
         return
     if needs.public == "schema" and not offered.schema:
         yield Problem(f"{owner}.columns", f"be a Schema, because {kind} learns without public rows")
@@ -132,11 +78,7 @@ def unmet(
         yield from _unmet_by_student(method, offered.target, owner)
 
 
-def _unmet_by_student(
-    method: "Method",
-    target: Classes,
-    owner: str,
-) -> Iterator[Problem]:
+def _unmet_by_student(method: Method, target: Classes, owner: str) -> Iterator[Problem]:
     """Yield what a goal or class weights ask of the student and it does not have."""
     needs = method.needs
     goal = Goal(target.goal)

@@ -14,8 +14,7 @@ from tutelage.ballots import BallotSum, Vector, add_sums, sum_of_cells, sum_of_p
 from tutelage.events import Event
 from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import NoisySum
-from tutelage.methods.base import Method
-from tutelage.methods.needs import Needs
+from tutelage.methods.base import Method, Needs
 from tutelage.methods.over_releases import Turn
 from tutelage.methods.requests import Asking, Kept, Outcome, Public, Request, Sizes
 from tutelage.people.blocks import (

@@ -14,8 +14,7 @@ from tutelage._internal.validation import integer_at_least
 from tutelage.ballots import tally
 from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism
-from tutelage.methods.base import RowIds
-from tutelage.methods.needs import Needs
+from tutelage.methods.base import Needs, RowIds
 from tutelage.methods.rehearsal import PublicLabels, Rehearsal, taught_by
 from tutelage.methods.requests import Facts, Public, Sizes
 from tutelage.methods.votes import STUDENT, TalliedVotes, VotesOnQueries
