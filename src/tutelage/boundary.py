@@ -19,7 +19,6 @@ import numpy as np
 from tutelage import mechanisms
 from tutelage._internal.records import by_keywords
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, NeverPickled
-from tutelage.accounting.calibration import require_within
 from tutelage.accounting.filter import Filter, holding
 from tutelage.events import Composed, Event, Repeated
 from tutelage.exceptions import (
@@ -582,7 +581,7 @@ class Budget(NeverPickled):
             self._refuse_second()
         else:
             require_terms(existing, self.asked.budget, self.asked.delta, self.unit)
-            require_within(self.asked.epsilon, existing.limit)
+            existing.limit.check_epsilon(self.asked.epsilon)
 
     def check_beginning(self, ledger: Ledger, most: Event) -> None:
         """Refuse a name, people, or a release that is `most` as the ledger would, as far as is known; write nothing."""

@@ -88,7 +88,11 @@ class LabelingSession:
         X_voted: npt.ArrayLike | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        for name, value, kind in (("mechanism", mechanism, Mechanism), ("ledger", ledger, Ledger)):
+        values: dict[str, tuple[object, type[Any]]] = {
+            "mechanism": (mechanism, Mechanism),
+            "ledger": (ledger, Ledger),
+        }
+        for name, (value, kind) in values.items():
             if not isinstance(value, kind):
                 raise InvalidParameterError(
                     f"LabelingSession.{name}", f"be a {kind.__name__}", f"a {type(value).__name__}"

@@ -13,7 +13,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import final
+from typing import Any, final
 
 from torch import nn
 from torch.nn import functional
@@ -23,6 +23,7 @@ from tutelage._internal.validation import integer_at_least, number_between, posi
 from tutelage.exceptions import InvalidParameterError
 
 __all__ = ["ImageInput", "TwoConvolutions"]
+_random: Any = torch.random  # whose `fork_rng` has no types
 
 
 def device_named(name: str | None, owner: str) -> torch.device:
@@ -48,7 +49,7 @@ def drawing_from(seed: int, device: torch.device | None = None) -> Generator[Non
     """
     is_accelerator = device is not None and device.type == "cuda"
     accelerators = [device] if is_accelerator else []
-    with streams_in_use, torch.random.fork_rng(devices=accelerators):
+    with streams_in_use, _random.fork_rng(devices=accelerators):
         torch.manual_seed(seed)
         yield
 
@@ -138,7 +139,7 @@ class TwoConvolutions:
         positive(self.scale, "scale", "TwoConvolutions")
         lengths = {"image_shape": (2, 3), "channels": (2,)}
         for name in ("image_shape", "channels", "hidden"):
-            sizes = getattr(self, name)
+            sizes: tuple[int, ...] | None = getattr(self, name)
             if not isinstance(sizes, tuple) or len(sizes) not in lengths.get(name, (len(sizes),)):
                 raise InvalidParameterError(
                     f"TwoConvolutions.{name}", "be a tuple of sizes", f"{sizes!r}"

@@ -2,18 +2,14 @@
 
 import csv
 import re
-from collections.abc import Iterable, Sequence
-from copy import deepcopy
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from sklearn.base import is_classifier
-from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.releases import today
-from tutelage._internal.typing import Array
 from tutelage.accounting import data_independent
 from tutelage.accounting.filter import Filter
 from tutelage.events import (
@@ -30,11 +26,11 @@ from tutelage.events import (
 )
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import Schema
-from tutelage.features.base import parts_of
+from tutelage.features.base import parts_of, scikit_learn
 from tutelage.ledger.history import Charge, History, LedgerState
 from tutelage.noise import SystemNoise, known_noise
 from tutelage.privacy import NeighboringRelation
-from tutelage.reporting import ClassAccuracy, PrivacyCard
+from tutelage.reporting import PrivacyCard
 from tutelage.reporting.lints import FROM_CARD, NOT_CHECKED, Case, lint
 from tutelage.reporting.record import (
     NOT_RECORDED,
@@ -255,30 +251,6 @@ def _public_number_of_people(model: Any) -> int | None:
     return model.n_private_rows_
 
 
-def accuracy_by_class(classes: Array, predicted: Array, truth: Array) -> tuple[ClassAccuracy, ...]:
-    """Return how many public rows of each class are right."""
-    # predicted, truth: (rows,)
-    is_right = predicted == truth
-    accuracies = list[ClassAccuracy]()
-    for value in classes:
-        is_of_class = truth == value
-        right = int(is_right[is_of_class].sum())
-        accuracies.append(ClassAccuracy(str(value), int(is_of_class.sum()), right))
-    return tuple(accuracies)
-
-
-def join_steps(*parts: Any) -> Any:
-    """Return maps and a student, those that are not None, as one estimator."""
-    steps = [part for part in parts if part is not None]
-    if len(steps) == 1:
-        return steps[0]
-    for place, step in enumerate(steps):
-        if hasattr(step, "set_output") and not is_classifier(step):
-            # A copy that gives arrays whatever scikit-learn's `set_output` says: so the student was fitted.
-            steps[place] = deepcopy(step).set_output(transform="default")
-    return make_pipeline(*steps)
-
-
 def write_results(folder: Path, model: Any, card: PrivacyCard, student: Any) -> None:
     """Write what may be published into an empty folder: card, student and labels."""
     odd = [value for value in model.target_.names.tolist() if is_formula(value)]
@@ -379,10 +351,11 @@ def _release_of(model: Any, features: Iterable[str] | None, feature_map: str) ->
 def _student_of(model: Any, judged: Judged) -> StudentPart:
     """Return the student of a fit."""
     student = model.student_
+    weights: Mapping[object, float] = model.class_weight_ or {}
     name = None if model.method is None else model.method.student
     if not isinstance(name, str):
-        taught = student if model.method_.student is None else model.method_.student
-        if isinstance(taught, Pipeline):
+        taught: Any = student if model.method_.student is None else model.method_.student
+        if isinstance(taught, scikit_learn.pipeline.Pipeline):
             taught = taught[-1]
         name = type(taught).__name__
     influences: list[Influence] = []
@@ -393,7 +366,7 @@ def _student_of(model: Any, judged: Judged) -> StudentPart:
         curves = student.curves()
     return StudentPart(
         name=name,
-        class_weight={str(value): weight for value, weight in (model.class_weight_ or {}).items()},
+        class_weight={str(value): weight for value, weight in weights.items()},
         judged=judged,
         influences=tuple(influences),
         curves=tuple(curves),

@@ -34,7 +34,7 @@ _CHUNK = 2**20
 _SHARE_OF_MEMORY = 0.75
 
 
-def user_path(path: AnyPath, name: str = "A path") -> Path:
+def user_path(path: AnyPath | None, name: str = "A path") -> Path:
     """Return a path with ``~`` as the home folder; refuse what would be taken for something else than a file."""
     text = os.fspath(path) if isinstance(path, str | PathLike) else ""
     fix = ""

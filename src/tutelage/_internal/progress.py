@@ -1,6 +1,7 @@
 """One progress bar for long work. It shows percentages alone: a count may be one of people, rows or votes."""
 
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
@@ -51,7 +52,7 @@ def progress_bar(
 def _in_a_notebook(
     items: Iterable[Item], title: str, total: int, size: Callable[[Item], int]
 ) -> Iterator[Item]:
-    from IPython.display import display  # pyright: ignore[reportMissingImports]
+    display: Any = import_module("IPython.display").display  # which has no types
 
     def line(percent: int) -> dict[str, str]:
         filled = _WIDTH * percent // 100

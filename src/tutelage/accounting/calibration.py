@@ -39,7 +39,7 @@ def noise_within(
     Without `epsilon`, the release may cost the whole limit. `accounting` bounds the ε of the release by itself. More
     than the limit, and an ε for which no noise is enough, are refused.
     """
-    require_within(epsilon, limit)
+    limit.check_epsilon(epsilon)
     noise = _noise_filling(limit, event_of)
     if epsilon is None or epsilon == limit.epsilon:
         return noise
@@ -55,17 +55,6 @@ def repeated_event(event_of: _EventOf, releases: int) -> _EventOf:
     if releases == 1:
         return event_of
     return lambda noise: Repeated(event_of(noise), releases)
-
-
-def require_within(epsilon: float | None, limit: Filter) -> None:
-    """Refuse an ε of one release that is more than the whole limit."""
-    if epsilon is not None and epsilon > limit.epsilon:
-        raise InvalidParameterError(
-            "epsilon",
-            f"be at most {limit.epsilon:g}, the budget of the ledger",
-            f"{epsilon:g}",
-            "Lower $epsilon, or raise the budget of the ledger.",
-        )
 
 
 def _noise_filling(limit: Filter, event_of: _EventOf) -> float:

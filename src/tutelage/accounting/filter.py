@@ -101,6 +101,16 @@ class _Filter(ABC):
             return _MANY
         return max(0, self.capacity - spent) // cost
 
+    def check_epsilon(self, epsilon: float | None) -> None:
+        """Refuse an ε of one release that is more than the whole limit."""
+        if epsilon is not None and epsilon > self.epsilon:
+            raise InvalidParameterError(
+                "epsilon",
+                f"be at most {self.epsilon:g}, the budget of the ledger",
+                f"{epsilon:g}",
+                "Lower $epsilon, or raise the budget of the ledger.",
+            )
+
     def share(self, grains: int) -> float:
         """Return grains as their share of ε: a currency in which the whole budget is worth ε, and shares add up."""
         return self.epsilon * grains / self.capacity

@@ -4,7 +4,7 @@ import hashlib
 import secrets
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import replace
 from functools import cache, partial
 from os import PathLike
@@ -13,6 +13,8 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn import config_context
+from sklearn.base import is_classifier
+from sklearn.pipeline import make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from tutelage._internal.gate import user_path
@@ -41,7 +43,7 @@ from tutelage.methods.choice import Chooser, Known
 from tutelage.methods.needs import Offered, unmet
 from tutelage.methods.requests import Facts
 from tutelage.privacy import NeighboringRelation
-from tutelage.published import card_of_model, join_steps, write_results
+from tutelage.published import card_of_model, write_results
 from tutelage.publishing import Proposal
 from tutelage.publishing.recording import check_testable
 from tutelage.release import PreparedRelease, Released
@@ -514,7 +516,7 @@ class Estimator(Inputs):
             For `export_onnx` of `tutelage.students`, and for predictions without this object.
         """
         check_is_fitted(self)
-        return join_steps(self.columns_, self.student_map_, self.student_)
+        return _join_steps(self.columns_, self.student_map_, self.student_)
 
     def __getstate__(self) -> Entries:
         """Leave votes and ledger behind, so that a stored or copied model holds public values only."""
@@ -570,3 +572,15 @@ class Estimator(Inputs):
             ]
             return hashlib.sha256(canonical(plain_settings(whole)).encode()).hexdigest()
         return secrets.token_hex(32)
+
+
+def _join_steps(*parts: Any) -> Any:
+    """Return maps and a student, those that are not None, as one estimator."""
+    steps = [part for part in parts if part is not None]
+    if len(steps) == 1:
+        return steps[0]
+    for place, step in enumerate(steps):
+        if hasattr(step, "set_output") and not is_classifier(step):
+            # A copy that gives arrays whatever scikit-learn's `set_output` says: so the student was fitted.
+            steps[place] = deepcopy(step).set_output(transform="default")
+    return make_pipeline(*steps)

@@ -20,8 +20,8 @@ from tutelage.exceptions import Problem
 from tutelage.features import PublicColumns, PublicTransformer, Schema
 from tutelage.features.scored import chances_of
 from tutelage.methods import Additive, Method, NoisyMoments
-from tutelage.published import accuracy_by_class
 from tutelage.release import Once
+from tutelage.reporting import ClassAccuracy
 from tutelage.reporting.record import Judged, Reached
 from tutelage.targets import ClassCodes, Classes, Goal
 
@@ -413,7 +413,7 @@ class PATEClassifier(ClassifierMixin, Estimator):
         """Return the statements of a card on the student, by public rows `X` with the classes `y`."""
         predicted = self.predict(X)
         truth = self._codes.truth(y, len(predicted))
-        accuracy = accuracy_by_class(self.classes_, predicted, truth)
+        accuracy = _accuracy_by_class(self.classes_, predicted, truth)
         chances = None
         by_public_labels = None
         if self.public_model_ is not None:
@@ -436,3 +436,15 @@ class PATEClassifier(ClassifierMixin, Estimator):
 
 
 PATEClassifier.__init__ = naming_unknown(PATEClassifier.__init__)
+
+
+def _accuracy_by_class(classes: Array, predicted: Array, truth: Array) -> tuple[ClassAccuracy, ...]:
+    """Return how many public rows of each class are right."""
+    # predicted, truth: (rows,)
+    is_right = predicted == truth
+    accuracies = list[ClassAccuracy]()
+    for value in classes:
+        is_of_class = truth == value
+        right = int(is_right[is_of_class].sum())
+        accuracies.append(ClassAccuracy(str(value), int(is_of_class.sum()), right))
+    return tuple(accuracies)

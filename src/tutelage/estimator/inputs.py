@@ -46,7 +46,7 @@ from tutelage.features.columns import (
 )
 from tutelage.features.scored import ScoredRows
 from tutelage.ledger import Ledger
-from tutelage.ledger.ledger import delta_of, existing_ledger
+from tutelage.ledger.ledger import DEFAULT_DELTA, existing_ledger
 from tutelage.methods import Method
 from tutelage.methods.requests import Public, Training
 from tutelage.partition import Shards, as_column, canonical_ids, ids_in, unit_of_single_people
@@ -172,7 +172,13 @@ class Inputs(Parameters):
 
     @property
     def _delta(self) -> float:
-        return delta_of(self.delta, self._ledger)
+        """δ as it is stated, or else that of the ledger, or the usual one where there is no ledger yet."""
+        if self.delta is not None:
+            return self.delta
+        existing = existing_ledger(self._ledger)
+        if existing is None:
+            return DEFAULT_DELTA
+        return existing.limit.delta
 
     def _resolved_for(self, rows: Rows) -> Resolved:
         """Return the parameters as a fit of these rows resolves them; refuse all problems at once."""

@@ -8,11 +8,11 @@ import numpy as np
 
 from tutelage._internal.records import Entries, by_identity
 from tutelage._internal.typing import Mask, Private
-from tutelage.digests import RunningDigest, fingerprint, is_fingerprint_of, keyed_name
+from tutelage.digests import RunningDigest, fingerprint, keyed_name
 from tutelage.events import Event
 from tutelage.exceptions import LedgerLockedError, LedgerMismatchError, LedgerStorageError
-from tutelage.ledger.entries import EVERYBODY, Checkpoint, Entry, EntryKind
-from tutelage.ledger.opened import OpenedLedger, entry_by_intent
+from tutelage.ledger.entries import EVERYBODY, Entry, EntryKind
+from tutelage.ledger.opened import OpenedLedger
 from tutelage.ledger.people import (
     UNNAMED,
     add_people,
@@ -82,7 +82,7 @@ class _Arrivals(Private):
         sums = read.checkpoint()
         gone = withdrawn(read)
         known = {person: cohort for person, cohort in cohorts(read).items() if cohort != EVERYBODY}
-        check_name(opened, read, self.release, intent.identity)
+        opened.check_name(read, self.release, intent.identity)
 
         cost = opened.limit.cost(intent.most)
         with_room = [
@@ -136,16 +136,13 @@ class Beginning(Private):
         self._opened = opened
         self._intent = intent
         self._whom = whom or Whom()
-        self._about: str | None = None
-        if intent is not None:
-            self._about = keyed_name(opened.key, "intent", intent.identity)
         self._is_bound = False
         self.arrivals: _Arrivals | None = None
 
     def check(self, read: Transaction) -> None:
         """Refuse a ledger of other data or of another release of this name, and find who takes part."""
         if self._whom.digest is not None:
-            check_data(self._opened, read, self._whom.digest, changed=self._whom.changed)
+            self._opened.check_data(read, self._whom.digest, changed=self._whom.changed)
         if self._intent is not None and self._intent.release is not None:
             self.arrivals = _Arrivals(self._opened, read, self._intent, self._whom.ids)
 
@@ -168,16 +165,16 @@ class Beginning(Private):
 
     def entry(self, read: Transaction) -> Entry | None:
         """Return the entry by which the release was begun before, or None."""
-        if self._about is None:
+        if self._intent is None:
             return None
-        return entry_by_intent(read, self._about)
+        return self._opened.begun_as(read, self._intent.identity)
 
     def grains_spent(self, read: Transaction) -> int:
         """Return what the people have spent, at most, who take part in the release."""
         sums = read.checkpoint()
         if self.arrivals is not None:
             return max(sums.accounts.get(cohort, 0) for cohort in self.arrivals.cohorts)
-        check_nameless(self._opened, sums)
+        self._opened.check_nameless(sums)
         return read.last().spent
 
     def check_left_out(self, write: Transaction) -> None:
@@ -198,7 +195,8 @@ class Beginning(Private):
         if self.arrivals is not None:
             named = self.arrivals.write_people(write, begins=begins)
         if self._intent is not None and begins:
-            write.add(EntryKind.INTENDED, about=self._about, noise=self._intent.noise, **named)
+            about = keyed_name(key, "intent", self._intent.identity)
+            write.add(EntryKind.INTENDED, about=about, noise=self._intent.noise, **named)
 
         sums = write.checkpoint()
         ids = self._whom.ids
@@ -207,7 +205,7 @@ class Beginning(Private):
             add_people(write, [key_of(key, UNNAMED)], EVERYBODY)
         if self._whom.digest is None or self._is_bound or EntryKind.BOUND in write.kinds:
             return
-        check_data(self._opened, write, self._whom.digest, changed=self._whom.changed)
+        self._opened.check_data(write, self._whom.digest, changed=self._whom.changed)
         write.add(EntryKind.BOUND, fingerprint=fingerprint(key, self._whom.digest))
         if ids and self.arrivals is None:
             add_people(write, sorted(key_of(key, person) for person in ids), EVERYBODY)
@@ -229,41 +227,3 @@ class Beginning(Private):
         ):
             self.write(write)
         self._is_bound = True
-
-
-def check_data(opened: OpenedLedger, read: Transaction, digest: bytes, *, changed: bool) -> None:
-    """Refuse a ledger that is tied to other data, unless these may have changed."""
-    known = read.checkpoint().fingerprint
-    if known and not changed and not is_fingerprint_of(digest, known, opened.key):
-        raise LedgerMismatchError(
-            f"{opened} is tied to other people or other rows. Name the ledger of these data; if people joined "
-            "or left, or rows were corrected, say that the data changed."
-        )
-
-
-def check_name(opened: OpenedLedger, read: Transaction, release: str, identity: str) -> None:
-    """Refuse the name of another release, and a ledger whose releases had no names."""
-    about = keyed_name(opened.key, "intent", identity)
-    sums = read.checkpoint()
-    begun = entry_by_intent(read, about)
-    if release in sums.releases and (begun is None or begun.content.get("release") != release):
-        raise LedgerMismatchError(
-            f"`release` {release!r} was begun with other settings or other public rows, and a name stands for one "
-            "release. Repeat it as it was, or choose another name."
-        )
-    if sums.most_spent(None):
-        raise LedgerMismatchError(
-            f"`release` must be left out: {opened} has releases without a name, and no entry of it tells "
-            "who spent what. Go on without names, with what is left of the budget or after `tutelage ledger "
-            "raise`. Or give people who were in none of its releases a new ledger with names, and leave everyone "
-            "else out of their table."
-        )
-
-
-def check_nameless(opened: OpenedLedger, sums: Checkpoint) -> None:
-    """Refuse a release without a name where releases have names."""
-    if sums.in_cohorts:
-        raise LedgerMismatchError(
-            f"`release` must name each release through {opened}, which counts what is spent for the people who "
-            "came with each. Name this one, such as release='2026-02'."
-        )

@@ -344,16 +344,6 @@ def existing_ledger(where: LedgerOrPath | None) -> Ledger | None:
     return None
 
 
-def delta_of(stated: float | None, where: LedgerOrPath | None) -> float:
-    """Return δ as it is stated, or else that of the ledger, or the usual one where there is no ledger yet."""
-    if stated is not None:
-        return stated
-    existing = existing_ledger(where)
-    if existing is None:
-        return DEFAULT_DELTA
-    return existing.limit.delta
-
-
 def open_ledger(
     where: LedgerOrPath | None,
     event: Event,

@@ -5,10 +5,11 @@ from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from typing import Any, final
 
+from tutelage.digests import is_fingerprint_of, keyed_name
 from tutelage.events import Event
 from tutelage.exceptions import BudgetExceededError, LedgerMismatchError, LedgerTamperedError
 from tutelage.ledger.answers import remembered_answers
-from tutelage.ledger.entries import Entry
+from tutelage.ledger.entries import Checkpoint, Entry
 from tutelage.ledger.history import History, LedgerState
 from tutelage.ledger.search import Copies
 from tutelage.ledger.store import Store
@@ -123,6 +124,45 @@ class OpenedLedger:
                 "a vote file that says whose votes it holds."
             )
 
+    def begun_as(self, read: Transaction, identity: str) -> Entry | None:
+        """Return the entry by which the release of this identity was begun, or None."""
+        about = keyed_name(self.key, "intent", identity)
+        return next(iter(read.entries_with("about", about)), None)
+
+    def check_data(self, read: Transaction, digest: bytes, *, changed: bool) -> None:
+        """Refuse a ledger that is tied to other data, unless these may have changed."""
+        known = read.checkpoint().fingerprint
+        if known and not changed and not is_fingerprint_of(digest, known, self.key):
+            raise LedgerMismatchError(
+                f"{self} is tied to other people or other rows. Name the ledger of these data; if people joined "
+                "or left, or rows were corrected, say that the data changed."
+            )
+
+    def check_name(self, read: Transaction, release: str, identity: str) -> None:
+        """Refuse the name of another release, and a ledger whose releases had no names."""
+        sums = read.checkpoint()
+        begun = self.begun_as(read, identity)
+        if release in sums.releases and (begun is None or begun.content.get("release") != release):
+            raise LedgerMismatchError(
+                f"`release` {release!r} was begun with other settings or other public rows, and a name stands for one "
+                "release. Repeat it as it was, or choose another name."
+            )
+        if sums.most_spent(None):
+            raise LedgerMismatchError(
+                f"`release` must be left out: {self} has releases without a name, and no entry of it tells "
+                "who spent what. Go on without names, with what is left of the budget or after `tutelage ledger "
+                "raise`. Or give people who were in none of its releases a new ledger with names, and leave everyone "
+                "else out of their table."
+            )
+
+    def check_nameless(self, sums: Checkpoint) -> None:
+        """Refuse a release without a name where releases have names."""
+        if sums.in_cohorts:
+            raise LedgerMismatchError(
+                f"`release` must name each release through {self}, which counts what is spent for the people who "
+                "came with each. Name this one, such as release='2026-02'."
+            )
+
     def check_room(self, event: Event, queries: int, spent: int) -> None:
         """Refuse so many queries where the budget has no room beside what is spent."""
         limit = self.limit
@@ -154,8 +194,3 @@ class OpenedLedger:
             self.limit.delta,
             spent,
         )
-
-
-def entry_by_intent(read: Transaction, about: str) -> Entry | None:
-    """Return the entry by which the release of this keyed name was begun, or None."""
-    return next(iter(read.entries_with("about", about)), None)

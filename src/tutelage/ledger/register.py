@@ -10,9 +10,8 @@ from tutelage._internal.typing import Mask
 from tutelage.digests import RunningDigest, canonical, is_fingerprint_of, keyed_name
 from tutelage.events import Event
 from tutelage.exceptions import LateProposalError
-from tutelage.ledger.beginning import check_data, check_name, check_nameless
 from tutelage.ledger.entries import EntryKind
-from tutelage.ledger.opened import OpenedLedger, entry_by_intent
+from tutelage.ledger.opened import OpenedLedger
 from tutelage.ledger.people import UNNAMED, cohorts, key_of, withdrawn
 
 
@@ -27,7 +26,7 @@ class Register:
         """Return the noise with which a release was begun, or else the first of its question that has a name."""
         key = self._opened.key
         with self._opened.hold() as read:
-            begun = entry_by_intent(read, keyed_name(key, "intent", identity))
+            begun = self._opened.begun_as(read, identity)
             if begun is not None and begun.content["noise"]:
                 return begun.content["noise"]
             alike = read.entries_with("question", keyed_name(key, "question", question))
@@ -60,9 +59,9 @@ class Register:
         with self._opened.hold() as read:
             sums = read.checkpoint()
             if release is None:
-                check_nameless(self._opened, sums)
+                self._opened.check_nameless(sums)
                 return
-            check_name(self._opened, read, release, identity)
+            self._opened.check_name(read, release, identity)
         if release not in sums.releases:
             self._opened.check_unit(most)
             self._opened.check_room(most, 1, 0)
@@ -72,7 +71,7 @@ class Register:
         if self._opened.is_new:
             return
         with self._opened.hold() as read:
-            check_data(self._opened, read, digest, changed=changed)
+            self._opened.check_data(read, digest, changed=changed)
 
     def is_of(self, digest: bytes) -> bool:
         """Return whether the ledger is tied to the data set with this digest."""

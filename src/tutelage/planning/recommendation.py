@@ -364,9 +364,11 @@ class Plan:
         title = f"Expected {Goal(self.goal).title} of the student, with the recommended method"
         return Bars(title, "ε", "Expected", bars, whole=1.0)
 
-    def _repr_html_(self) -> str:
+    def __html__(self) -> str:
         """Return what notebooks show."""
         return f"<p>{escape(' '.join(self.sentences()))}</p>{self.bars.__html__()}"
+
+    _repr_html_ = __html__
 
     def as_html(self) -> str:
         """Return the plan as one HTML file, with the accuracy to expect at other ε."""

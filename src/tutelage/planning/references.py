@@ -27,7 +27,7 @@ class _Reference(NamedTuple):
         gains = (shares - self.majority) / (1 - self.majority)
         places = np.log(epsilons * self.people / self.classes)
         rising = np.maximum.accumulate(np.maximum(gains, 0))
-        gain = float(np.interp(np.log(per_class), places, rising))
+        gain = float(np.interp(float(np.log(per_class)), places, rising))
         # Below the smallest value that was measured: in proportion.
         return gain * min(1.0, per_class / float(np.exp(places[0])))
 

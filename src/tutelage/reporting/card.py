@@ -240,9 +240,11 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
         """Return the card as one self-contained HTML file: it runs no script and loads nothing."""
         return self._render("card.jinja", "html")
 
-    def _repr_html_(self) -> str:
+    def __html__(self) -> str:
         """Return what notebooks show: the first page."""
         return self._render("first.jinja", "html")
+
+    _repr_html_ = __html__
 
     def _render(self, template: str, form: Form) -> str:
         judged = verdict_of(self.epsilon, self.findings)
