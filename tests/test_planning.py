@@ -22,7 +22,7 @@ from tutelage.methods.rehearsal import PublicLabels
 from tutelage.noise import SimulationNoise
 from tutelage.partition import unit_of_single_people
 from tutelage.planning import Option, Plan, plan
-from tutelage.planning.methods import Target, method_asked
+from tutelage.planning.methods import Target
 from tutelage.planning.references import guess_accuracy
 from tutelage.planning.trials import Trial, run_trials
 from tutelage.reporting.lints import Case, lint
@@ -353,7 +353,7 @@ def test_the_documented_plan_works(capsys):
 ])  # fmt: skip
 def test_methods_that_no_trial_follows_are_refused(method, said):
     with pytest.raises(InvalidParameterError, match=re.escape(said)):
-        method_asked(method, target_of())
+        target_of().method_asked(method)
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
@@ -361,5 +361,5 @@ def test_rounds_of_the_default_method_are_those_of_vectors_in_every_spelling(rou
     method, by_default = NoisyMoments(rounds=rounds), PATEClassifier()
     assert by_default.set_params(method__rounds=rounds).resolved().method == method
     assert read_method({"name": "noisy-moments", "rounds": rounds}) == method
-    asked = method_asked(method, target_of())
+    asked = target_of().method_asked(method)
     assert asked.with_params(mechanism=None) == method

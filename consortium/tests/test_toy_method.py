@@ -30,7 +30,7 @@ from tutelage.methods import requests as asked
 from tutelage.methods.sums import BallotOfRows
 from tutelage.partition import unit_of_single_people
 from tutelage.planning import plan
-from tutelage.planning.methods import Target, method_asked
+from tutelage.planning.methods import Target
 from tutelage.planning.recommendation import _section_of
 from tutelage.teachers import ClassMeans
 from tutelage.teachers.nearest import FewVotes
@@ -303,8 +303,8 @@ def test_every_way_to_name_a_method_gives_an_equal_record(kind, settings, sectio
     assert config.method == method
     with_forest = {} if method.student or not method.needs.student else {"student": "forest"}
     if method.mechanism is None or isinstance(method.mechanism, GNMax | NoisySum | CappedGNMax):
-        planned = method_asked(replace(config.method, **with_forest), TARGET)
-        assert planned == method_asked(changed.method.with_params(**with_forest), TARGET)
+        planned = TARGET.method_asked(replace(config.method, **with_forest))
+        assert planned == TARGET.method_asked(changed.method.with_params(**with_forest))
 
 
 @pytest.mark.parametrize("method", TARGET.methods())

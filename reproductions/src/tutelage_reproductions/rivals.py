@@ -20,7 +20,7 @@ from tutelage.exceptions import InvalidDataError
 from tutelage.methods import CappedVotes, TeacherVotes
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
-from tutelage.planning.methods import Target, method_asked
+from tutelage.planning.methods import Target
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.forest import ForestStudent
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector, RandomRows
@@ -138,7 +138,7 @@ def old_recipe(data: RivalData, epsilon: float, seed: int) -> float:
         epsilon=epsilon, delta=_DELTA, unit=shards.unit, people=len(data.private), public_rows=len(pool),
         classes=data.n_classes,
     )  # fmt: skip
-    planned = method_asked(TeacherVotes(recipe.head, n_queries=recipe.n_queries), target)
+    planned = target.method_asked(TeacherVotes(recipe.head, n_queries=recipe.n_queries))
     votes = tally(ballots, data.n_classes, shards.unit)
     released = np.full(len(pool), ABSTAIN)
     released[asked] = planned.mechanism.release(votes, SimulationNoise(seed)).labels

@@ -1,4 +1,4 @@
-"""The methods that a plan compares, each with the least noise that is proved to keep ε."""
+"""The target of a plan: ε for these people, and each method with the least noise that is proved to keep it."""
 
 from typing import final
 
@@ -65,18 +65,19 @@ class Target:
             return limit.guarantee(self.unit, simulated=event.is_simulated)
         return alone
 
+    def method_asked(self, method: object, *, public_features: bool = False) -> Method:
+        """Return a method that a user asks about, with its student, and with its noise or the least that keeps ε.
 
-def method_asked(method: object, target: Target, *, public_features: bool = False) -> Method:
-    """Return a method that a user asks about, with its student, and with its noise or the least that keeps ε.
-
-    The default student depends on whether rows go through a public feature map. A method that cannot be tried on public
-    rows is refused.
-    """
-    if not isinstance(method, Method):
-        raise InvalidParameterError(
-            "plan.method", "be a method of tutelage.methods, such as TeacherVotes()", quote(method)
-        )
-    require_trials(method)
-    if method.student is None:
-        method = with_student(method, public_features=public_features)
-    return target.with_least_noise(method)
+        The default student depends on whether rows go through a public feature map. A method that cannot be tried on
+        public rows is refused.
+        """
+        if not isinstance(method, Method):
+            raise InvalidParameterError(
+                "plan.method",
+                "be a method of tutelage.methods, such as TeacherVotes()",
+                quote(method),
+            )
+        require_trials(method)
+        if method.student is None:
+            method = with_student(method, public_features=public_features)
+        return self.with_least_noise(method)

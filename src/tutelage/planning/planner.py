@@ -16,7 +16,7 @@ from tutelage.features.columns import ColumnMap, LearnedMap, numbered_rows, publ
 from tutelage.methods import Method, NoisyMoments
 from tutelage.methods.rehearsal import PublicLabels
 from tutelage.partition import unit_of_single_people
-from tutelage.planning.methods import Target, method_asked
+from tutelage.planning.methods import Target
 from tutelage.planning.recommendation import (
     DECLARED,
     NOTHING,
@@ -152,7 +152,7 @@ def plan(
             "plan.accuracy", "be left out if you pass labels, because the plan measures it on them"
         )
     if method is not None:
-        method = method_asked(method, target, public_features=features is not None)
+        method = target.method_asked(method, public_features=features is not None)
         _require_weights(method, known)
     return _by_trials(target, known, method, reach, progress=progress)
 
