@@ -141,6 +141,8 @@ def test_canaries_must_be_people_of_their_own():
     for missing in ("classes", "random_state"):
         with pytest.raises(InvalidParameterError, match="`classes` and `random_state` set"):
             audit_of(pipeline(2, 1.0).set_params(**{missing: None}))
+    with pytest.raises(InvalidDataError, match="`y_canaries` must be among the `classes`"):
+        audit_of(pipeline(2, 1.0).set_params(classes=[0, 1, 3]))
 
 
 @pytest.mark.parametrize(("canaries", "settings", "named"), [

@@ -30,7 +30,7 @@ from tutelage.terms import Asked
 
 Score = Callable[[Mask], npt.ArrayLike]
 _TOLERANCE = 1e-9
-_LARGEST = 700.0  # an ε that no number of guesses could show
+_LARGEST = 700.0  # in double precision, every guess is right at this ε: it ends the doubling
 
 
 @final
@@ -44,11 +44,11 @@ class OneRunAudit:
     delta: float
     lower_bound: float  # the run is (ε, δ)-private for no smaller ε than this, in nats
     confidence: float
-    claim: float | None = None
+    claim: float | None = None  # ε that the run claims
 
     @property
     def passed(self) -> bool:
-        """Whether no claim was refuted."""
+        """Whether the claim, if there is one, was not refuted."""
         return self.claim is None or self.lower_bound <= self.claim
 
 
@@ -64,25 +64,28 @@ def audit_in_one_run(
 ) -> OneRunAudit:
     """Put canaries in or leave them out at random, run once, and guess from scores which were in.
 
-    Each canary must be a privacy unit of its own: an entity that joins alone and moves no other entity.
+    The bound assumes neighbors by adding or removing one privacy unit. So each canary must be a unit of its own, and
+    nothing else may change with it: no other unit joins or leaves, or goes to another teacher.
 
     Parameters
     ----------
     score : callable
         Takes a mask of shape (canaries,), runs the whole pipeline on the private data and the canaries of the mask, and
-        returns one score per canary, larger where it looks as if it had been in. `pate_canaries` makes one.
+        returns one score per canary: the larger, the likelier it was in. `pate_canaries` returns such a function.
     canaries : int
         How many there are.
     guesses : int
-        How many to guess: half of them with the largest scores as in, half with the smallest as out. Fix it before.
+        How many to guess: half of them, of the largest scores, as in, and half, of the smallest, as out. Choose the
+        number before the run.
     delta : float
         δ of the claim, at least 0.
     confidence : float
         Probability with which the bound is to hold.
     claim : float, optional
-        ε that the run claims, at least 0; infinity claims nothing.
+        ε that the run claims, at least 0; infinity claims nothing. It must be that of the run which `score` makes.
     random_state : int, optional
-        Of the coins. Without one they come from the operating system.
+        Seed of the coins that include canaries, and of the order of equal scores; never of the noise. Without one, the
+        operating system seeds them.
     """
     owner = "audit_in_one_run"
     canaries = integer_at_least(canaries, 1, "canaries", owner)
@@ -127,19 +130,21 @@ def p_value(
     epsilon: float,
     delta: float,
 ) -> float:
-    """Return the largest probability of at least this many right guesses in a run that is (ε, δ)-private.
+    """Return an upper bound on the probability of at least this many right guesses in a run that is (ε, δ)-private.
 
-    Theorem 5.2 and Corollary 5.4: P[W ≥ v] ≤ P[B ≥ v] + 2mδ·max_i P[v > B ≥ v − i]/i, where B is binomial with
-    `guesses` trials that succeed with probability e^ε/(1 + e^ε).
+    Theorem 5.2 and Corollary 5.4: P[W ≥ v] ≤ P[B ≥ v] + 2mδ·max_i P[v > B ≥ v − i]/i over i = 1..v, where W is the
+    number of right guesses, v = `correct`, m = `canaries`, and B is binomial with `guesses` trials that succeed with
+    probability e^ε/(1 + e^ε).
     """
+    # masses, below: (correct,), P[B = v − i] and P[v > B ≥ v − i] for i = 1..v
     right = float(special.expit(epsilon))
     pure = float(stats.binom.sf(correct - 1, guesses, right))
     if delta == 0 or correct == 0:
         return pure
     masses = stats.binom.pmf(np.arange(correct - 1, -1, -1), guesses, right)
     below = np.cumsum(masses)
-    share = float(np.max(below / np.arange(1, correct + 1)))
-    return min(1.0, pure + 2 * canaries * delta * share)
+    largest_slope = float(np.max(below / np.arange(1, correct + 1)))
+    return min(1.0, pure + 2 * canaries * delta * largest_slope)
 
 
 def epsilon_lower_bound(
@@ -174,6 +179,7 @@ def epsilon_lower_bound(
     def is_refuted(epsilon: float) -> bool:
         return p_value(correct, guesses, canaries, epsilon, delta) < level
 
+    # Bisection, as the p-value rises in ε: at δ = 0 by its formula, and at δ > 0 in all cases that the tests draw.
     if not is_refuted(0.0):
         return 0.0
     low = 0.0
@@ -203,20 +209,24 @@ def pate_canaries(
 ) -> Score:
     """Return the score of `audit_in_one_run` for a whole run of `model`: teachers, votes, noise and student.
 
-    Every canary is a private entity and, without its label, a query. Its score is 1 if the label that comes out is its
-    own, plus the student's probability of that label: a pipeline that listens to single people gives it away. A run
-    with canaries is a release from the private data that no ledger counts. Its result is for the data set owner and
-    must not be published.
+    Every canary is a private entity and, without its label, a query. Its score is 1 if the released label is its own,
+    plus the student's probability of that label: a pipeline that depends on single people shows whether it was in.
+    Methods of votes ask about all public rows and all canaries, each once, in one round. If the method has a
+    `mechanism`, the `claim` is the ε of so many queries with its noise, and otherwise the ε of one release of `model`.
+
+    A run with canaries is a release from the private data that no ledger counts. Its result is for the data set owner
+    and must not be published.
 
     Parameters
     ----------
     model : PATEClassifier
-        What is audited; a copy of it is fitted, without its ledger. It must declare `classes`, which canaries would
-        change, and a `random_state`, without which two runs would have other shards.
+        The model to audit; a copy of it is fitted, without its ledger. It must declare `classes`, which canaries would
+        change. It must also have a `random_state`, so that a row's teacher follows from its entity id alone and a
+        canary changes no teacher but its own. The noise is fresh in every run.
     X, y : arrays of shape (rows, features) and (rows,)
         Private rows and their class values.
     X_canaries, y_canaries : arrays of shape (canaries, features) and (canaries,)
-        Synthetic rows with labels that no real row would have.
+        Synthetic rows with labels, among `classes`, that no real row would have.
     entity_ids : array of shape (rows,), optional
         Whose row it is. Default: everybody has one row.
     X_public, y_public : arrays of shape (public rows, features) and (public rows,), optional
@@ -229,6 +239,10 @@ def pate_canaries(
     canaries = np.asarray(X_canaries)
     n_canaries = len(canaries)
     own_labels = np.asarray(y_canaries)
+    if not np.isin(own_labels, np.asarray(model.classes)).all():
+        raise InvalidDataError(
+            "`y_canaries` must be among the `classes` of the model. Declare their classes, or choose other labels."
+        )
     if entity_ids is None:
         entity_ids = np.arange(len(rows))
     ids = as_column(entity_ids)
@@ -246,12 +260,12 @@ def pate_canaries(
         )
 
     def score(included: Mask) -> FloatArray:
-        run: Any = _without_ledger(model)
+        run: Any = _audited_copy(model)
         everybody = [*entities, *compress(names, included)]
         X = np.concatenate([rows, canaries[included]])
         y = np.concatenate([labels, own_labels[included]])
         with warnings.catch_warnings():
-            # An audit repeats fits and publishes none of them, and its public rows are those that it looks for.
+            # An audit repeats fits and publishes none of them. Its canaries are both private and public rows.
             warnings.simplefilter("ignore", RepeatedFitWarning)
             warnings.simplefilter("ignore", PreflightWarning)
             run.fit(X, y, entity_ids=everybody, insist=True, **public)
@@ -285,8 +299,8 @@ def _beside_canaries(
     return public
 
 
-def _without_ledger(model: PATEClassifier) -> PATEClassifier:
-    """Return a copy that asks all public rows once and remembers nothing."""
+def _audited_copy(model: PATEClassifier) -> PATEClassifier:
+    """Return a copy that asks all public rows once, in one round, with the noise of one release, and has no ledger."""
     copy: Any = clone(model)
     if isinstance(copy.method, VotesOnQueries):
         copy.method = copy.method.with_params(
@@ -294,7 +308,7 @@ def _without_ledger(model: PATEClassifier) -> PATEClassifier:
             selection="first",
             rounds=1,
         )
-    # Otherwise ε follows from the mechanism.
+    # If the method has a mechanism, ε follows from its noise. If not, the noise follows from the ε of one release.
     if copy.method is None or copy.method.mechanism is None:
         copy.epsilon = Asked(
             copy.epsilon, copy.budget, copy.releases, copy.delta or DEFAULT_DELTA, given=False
