@@ -12,6 +12,12 @@ from hypothesis import strategies as st
 from exact import discrete_gaussian_masses, discrete_laplace_masses, log_renyi_moment
 from precise import precise_cost
 from tutelage.accounting import argmax_bound
+from tutelage.accounting.argmax_bound import (
+    gaussian_argmax,
+    gaussian_check,
+    laplace_argmax,
+    positions_of,
+)
 from tutelage.accounting.data_independent import rdp, rdp_of_three_outcomes
 from tutelage.accounting.exact import ExactCosts
 from tutelage.ballots import VoteHistogram
@@ -26,8 +32,8 @@ from tutelage.events import (
 from tutelage.privacy import ONE_TEACHER
 
 ARGMAX = {
-    "laplace": (NoisyArgmaxLaplace, argmax_bound.laplace_argmax),
-    "gaussian": (NoisyArgmaxGaussian, argmax_bound.gaussian_argmax),
+    "laplace": (NoisyArgmaxLaplace, laplace_argmax),
+    "gaussian": (NoisyArgmaxGaussian, gaussian_argmax),
 }
 MASSES = {
     "laplace": discrete_laplace_masses(1.5, 60),
@@ -95,17 +101,18 @@ def test_no_check_costs_more(votes, threshold, sigma, order):
     cost = ExactCosts(ConfidenceCheck(threshold, sigma, 2, ONE_TEACHER), histogram).per_query(
         np.array([order])
     )[0, 0]
-    assert cost <= argmax_bound.gaussian_check(sigma, order) * (1 + 1e-9)
+    assert cost <= gaussian_check(sigma, order) * (1 + 1e-9)
 
 
 def test_cells_of_wide_noise_lie_above_the_positions_in_them(monkeypatch):
-    exact = [argmax_bound.gaussian_argmax(12.0, order) for order in (1.1, 4.0, 20.0)]
-    argmax_bound.positions_of.cache_clear()
+    orders = (1.1, 4.0, 20.0)
+    exact = np.array([gaussian_argmax(12.0, order) for order in orders])
+    positions_of.cache_clear()
     monkeypatch.setattr(argmax_bound, "_LATTICE", 60)
-    in_cells = [argmax_bound.gaussian_argmax(12.0, order) for order in (1.1, 4.0, 20.0)]
-    argmax_bound.positions_of.cache_clear()
-    assert np.all(np.array(in_cells) >= exact)
-    assert np.all(np.array(in_cells) <= np.array(exact) * 2)
+    in_cells = [gaussian_argmax(12.0, order) for order in orders]
+    positions_of.cache_clear()
+    assert np.all(in_cells >= exact)
+    assert np.all(in_cells <= exact * 2)
 
 
 @pytest.mark.parametrize("size", [1e-6, 0.31, 1e4])
@@ -113,32 +120,22 @@ def test_every_amount_of_noise_has_a_cost_no_larger_than_the_closed_form(size):
     orders = np.array([1.001, 1.5, 30.0, 1e4])
     for event in (NoisyArgmaxLaplace, NoisyArgmaxGaussian, partial(ConfidenceCheck, 10.0)):
         release = Repeated(event(size, 3, ONE_TEACHER), 3)
-        searched, closed = (
-            rdp_of_three_outcomes(release, orders).values,
-            rdp(release, orders).values,
-        )
+        searched = rdp_of_three_outcomes(release, orders).values
+        closed = rdp(release, orders).values
         assert np.all(np.isfinite(searched))
         assert np.all((searched > 0) & (searched <= closed))
 
 
 def test_what_is_not_searched_says_so():
-    assert argmax_bound.gaussian_argmax(0.1, 2.0) == argmax_bound.gaussian_check(1e7, 2.0) == inf
-    assert argmax_bound.laplace_argmax(20.0, 1e6) == inf
+    assert gaussian_argmax(0.1, 2.0) == gaussian_check(1e7, 2.0) == inf
+    assert laplace_argmax(20.0, 1e6) == inf
     near_one = 1 + 1e-15  # too near for double precision
-    assert (
-        argmax_bound.gaussian_argmax(1.0, near_one)
-        == argmax_bound.laplace_argmax(0.5, near_one)
-        == inf
-    )
-    assert argmax_bound.gaussian_check(1.0, near_one) == inf
-    for event in (
-        PermuteAndFlipArgmax(3.0, 4, ONE_TEACHER),
-        ExponentialArgmax(3.0, 4, ONE_TEACHER),
-    ):
-        assert (
-            rdp_of_three_outcomes(event, np.array([2.0])).values
-            == rdp(event, np.array([2.0])).values
-        )
+    assert gaussian_argmax(1.0, near_one) == laplace_argmax(0.5, near_one) == inf
+    assert gaussian_check(1.0, near_one) == inf
+    orders = np.array([2.0])
+    for kind in (PermuteAndFlipArgmax, ExponentialArgmax):
+        event = kind(3.0, 4, ONE_TEACHER)
+        assert rdp_of_three_outcomes(event, orders).values == rdp(event, orders).values
 
 
 @given(

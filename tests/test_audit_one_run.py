@@ -99,7 +99,8 @@ def audit_of(model: PATEClassifier, **settings):
     random = np.random.default_rng(0)
     X = random.normal(size=(400, 3))
     strange = 50 * random.normal(size=(200, 3))
-    y, odd = (X[:, 0] > 0).astype(int), 2 + np.arange(200) % 8
+    y = (X[:, 0] > 0).astype(int)
+    odd = 2 + np.arange(200) % 8
     score = pate_canaries(model, X, y, X_canaries=strange, y_canaries=odd, **settings)
     return audit_in_one_run(score, 200, guesses=100, random_state=0, claim=1.0)
 
@@ -115,11 +116,9 @@ def test_a_pipeline_that_listens_to_single_people_is_found_out_and_one_of_many_t
 
 def test_canaries_leave_the_checkpoints_and_the_unit_of_the_real_run_alone(tmp_path, monkeypatch):
     X = np.random.default_rng(0).normal(size=(60, 3))
-    y, model, folder = (
-        (X[:, 0] > 0).astype(int),
-        pipeline(3, 1.0).set_params(unit="patient"),
-        tmp_path / "checkpoints",
-    )
+    y = (X[:, 0] > 0).astype(int)
+    model = pipeline(3, 1.0).set_params(unit="patient")
+    folder = tmp_path / "checkpoints"
 
     def interrupted(*_):
         raise KeyboardInterrupt
