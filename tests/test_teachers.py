@@ -149,7 +149,7 @@ def test_a_change_in_one_shard_moves_no_bit_of_another_teacher(kind, change):
 @pytest.mark.parametrize("estimator", [LogisticRegression(), RandomForestClassifier(3)], ids=str)
 def test_an_empty_shard_abstains_and_a_single_class_is_a_constant_vote(estimator):
     X, y = np.array([[0.0], [1.0], [5.0]]), np.array([0, 1, 1])
-    ballots = EstimatorTeachers(estimator, n_classes=2, seed=0).fit_ballots(
+    ballots = of_estimator(estimator).fit_ballots(
         X, y, assigned([0, 0, 2], 3), np.array([[0.0], [1.0]])
     )
     assert ballots[1].tolist() == [ABSTAIN, ABSTAIN]
@@ -235,14 +235,15 @@ FOREST = RandomForestClassifier(2)
 
 
 def fit_with_checkpoints(folder, X=X, y=y, seed=0, queries=X[:9], estimator: Any = FOREST):
-    teachers = EstimatorTeachers(estimator, n_classes=2, seed=seed)
-    return teachers.fit_ballots(X, y, Shards.of_rows(len(y), 6, key=KEY), queries, folder)
+    shards = Shards.of_rows(len(y), 6, key=KEY)
+    return of_estimator(estimator, seed=seed).fit_ballots(X, y, shards, queries, folder)
 
 
 def test_checkpoints_are_private_plain_arrays_and_are_reused(tmp_path):
-    first = fit_with_checkpoints(tmp_path / "private")
-    assert (tmp_path / "private").stat().st_mode & 0o777 == 0o700
-    files = sorted((tmp_path / "private").iterdir())
+    home = tmp_path / "private"
+    first = fit_with_checkpoints(home)
+    assert home.stat().st_mode & 0o777 == 0o700
+    files = sorted(home.iterdir())
     assert len(files) == 6
     for file in files:
         assert file.stat().st_mode & 0o777 == 0o600
@@ -252,13 +253,16 @@ def test_checkpoints_are_private_plain_arrays_and_are_reused(tmp_path):
     with np.load(files[0]) as arrays:
         identity = arrays["identity"]
     np.savez(files[0], ballots=planted, identity=identity)
-    assert np.array_equal(fit_with_checkpoints(tmp_path / "private")[0], planted)
+    assert np.array_equal(fit_with_checkpoints(home)[0], planted)
 
 
 def test_a_checkpoint_made_under_other_circumstances_is_not_reused(tmp_path):
     fit_with_checkpoints(tmp_path)
-    changes: list[dict[str, Any]] = [{"X": 1 - X}, {"y": 1 - y}, {"seed": 1}, {"queries": X[9:18]}]
-    for change in [*changes, {"estimator": DecisionTreeClassifier(max_depth=1)}]:
+    stump = DecisionTreeClassifier(max_depth=1)
+    changes: list[dict[str, Any]] = [
+        {"X": 1 - X}, {"y": 1 - y}, {"seed": 1}, {"queries": X[9:18]}, {"estimator": stump},
+    ]  # fmt: skip
+    for change in changes:
         assert np.array_equal(
             fit_with_checkpoints(tmp_path, **change), fit_with_checkpoints(None, **change)
         )
@@ -346,8 +350,8 @@ def raising_network(n_classes):
     return RaisingLayer(1, n_classes)
 
 
-def of_estimator(estimator, n_jobs=1):
-    return EstimatorTeachers(estimator, n_classes=2, seed=0, n_jobs=n_jobs)
+def of_estimator(estimator, n_jobs=1, seed=0):
+    return EstimatorTeachers(estimator, n_classes=2, seed=seed, n_jobs=n_jobs)
 
 
 @pytest.mark.parametrize("make", [
@@ -373,13 +377,18 @@ def test_no_error_of_any_kind_carries_a_row_along(make, capfd):
 
 def test_an_interrupt_is_not_withheld():
     with pytest.raises(KeyboardInterrupt):
-        EstimatorTeachers(Raising(KeyboardInterrupt), n_classes=2, seed=0).fit(
-            PEOPLE, LABELS, HALVES
-        )
+        of_estimator(Raising(KeyboardInterrupt)).fit(PEOPLE, LABELS, HALVES)
+
+
+def test_a_resumed_fit_that_loses_all_teachers_with_rows_raises_again(tmp_path):
+    thirds = assigned(HALVES.assignment, 3)  # the last one is empty, so its abstentions are filed
+    for _ in range(2):
+        with pytest.raises(TeacherTrainingError):
+            of_estimator(Raising()).fit_ballots(PEOPLE, LABELS, thirds, PEOPLE, tmp_path)
 
 
 @pytest.mark.parametrize("make", [
-    lambda: EstimatorTeachers(DecisionTreeClassifier(), n_classes=2, seed=0).fit(X, y, Shards.of_rows(400, 4, key=KEY)),
+    lambda: of_estimator(DecisionTreeClassifier()).fit(X, y, Shards.of_rows(400, 4, key=KEY)),
     lambda: HeadTeachers(ClassMeans(), n_classes=2).fit(PEOPLE, LABELS, HALVES),
     lambda: NetworkTeachers(Network(TwoConvolutions(), device="cpu"), n_classes=2, seed=0),
     lambda: CallableTeachers([len], n_classes=2, unit=ONE_TEACHER),

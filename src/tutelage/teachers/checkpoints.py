@@ -21,7 +21,7 @@ from tutelage._internal.files import read_arrays
 from tutelage._internal.outputs import open_private
 from tutelage._internal.records import frozen
 from tutelage._internal.typing import ABSTAIN, Ballots, is_series
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, TeacherTrainingError
 from tutelage.teachers.base import Own
 from tutelage.teachers.parallel import Results
 
@@ -80,7 +80,8 @@ def resume(
 ) -> Results:
     """Yield each teacher's number and product: those on file in `folder`, then those that `run` makes, which are filed.
 
-    A file is known by a digest of all that determines the teacher: the settings, and its `own` rows, labels and seed.
+    The error of a lost teacher is not filed: a later call trains that teacher again. A file is known by a digest of all
+    that determines the teacher: the settings, and its `own` rows, labels and seed.
     """
     if folder is None:
         yield from run(range(n_teachers))
@@ -102,6 +103,9 @@ def resume(
         else:
             missing.append(number)
     for number, product in run(missing):
+        if isinstance(product, TeacherTrainingError):
+            yield number, product
+            continue
         part = paths[number].with_suffix(".part")
         try:
             form.write(part, product, identities[number])

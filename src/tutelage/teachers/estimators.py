@@ -69,9 +69,9 @@ class EstimatorTeachers(Ensemble):
     def fit(self, X: Matrix, y: IntArray, shards: Shards) -> Self:
         """Train one teacher per shard and keep them in memory; see `TrainableTeachers.fit`."""
         values, labels = self._rows_and_labels(X, y, shards)
-        job = self._job(_train, self._own(values, labels, shards), shards)
+        job = self._job(_train, self._own(values, labels, shards))
         results = train_each(job, range(shards.n_shards), self._n_jobs)
-        trained = dict(self._with_progress(results, shards))
+        trained = dict(self._with_progress(without_lost(results), shards))
         teachers = [trained.get(number) for number in range(shards.n_shards)]
         self._kept = teachers, values.shape[1:]
         self._unit = shards.unit
@@ -88,8 +88,7 @@ class EstimatorTeachers(Ensemble):
                 )
                 yield number, ballot
 
-        known = without_lost(ballots(), len(teachers))
-        return ballots_of_teachers(known, len(teachers), len(queries))
+        return ballots_of_teachers(without_lost(ballots()), len(teachers), len(queries))
 
     def fit_ballots(
         self,
@@ -107,7 +106,7 @@ class EstimatorTeachers(Ensemble):
             return self._estimator, source_of(self._estimator), self._n_classes, queries
 
         own = self._own(values, labels, shards)
-        job = self._job(_train_and_vote, own, shards, queries, self._n_classes)
+        job = self._job(_train_and_vote, own, queries, self._n_classes)
         form = BallotFile(len(queries), self._n_classes)
         finished = resume(
             checkpoints,
@@ -117,14 +116,14 @@ class EstimatorTeachers(Ensemble):
             shards.n_shards,
             lambda numbers: train_each(job, numbers, self._n_jobs),
         )
-        results = self._with_progress(finished, shards)
+        results = self._with_progress(without_lost(finished), shards)
         ballots = ballots_of_teachers(results, shards.n_shards, len(queries))
         self._unit = shards.unit
         return ballots
 
-    def _job(self, work: Callable[..., object], own: Own, shards: Shards, *shared: object) -> Job:
+    def _job(self, work: Callable[..., object], own: Own, *shared: object) -> Job:
         """Return the work on each shard, which gets its own rows, labels and seed, the estimator and what is shared."""
-        return Job(work, own, (self._estimator, *shared), self._seed, shards.n_shards)
+        return Job(work, own, (self._estimator, *shared), self._seed)
 
     def _with_progress(self, results: Results, shards: Shards) -> Results:
         return progress_bar(results, "Training teachers", shards.n_shards, shown=self._progress)

@@ -100,7 +100,7 @@ class CallableTeachers(Ensemble):
         n_teachers = len(self._teachers)
         with ThreadPoolExecutor(self._max_workers) as threads:
             ballots = threads.map(ballot_or_error, range(n_teachers), self._teachers)
-            return ballots_of_teachers(without_lost(ballots, n_teachers), n_teachers, len(X_public))
+            return ballots_of_teachers(without_lost(ballots), n_teachers, len(X_public))
 
     def _ballot(self, number: int, teacher: Teacher, X_public: Array) -> Ballots:
         """Return the answer of one teacher, shape (rows,)."""

@@ -37,7 +37,7 @@ from tutelage.teachers.networks.engine import (
     refuse_unstackable,
     weights_of,
 )
-from tutelage.teachers.parallel import Job, Results, isolated_result, train_each
+from tutelage.teachers.parallel import Job, Results, isolated_result, train_each, without_lost
 
 # Networks in one stack; more would not make small kernels larger, only take more memory.
 _STACK = 250
@@ -219,9 +219,8 @@ class NetworkTeachers(Ensemble):
             return (weights[number],)
 
         job = Job(_product, own, (self._engine, _numbers(queries, "X_public")), self._seed)
-        return ballots_of_teachers(
-            self._one_by_one(job, range(len(weights))), len(weights), len(queries)
-        )
+        known = without_lost(self._one_by_one(job, range(len(weights))))
+        return ballots_of_teachers(known, len(weights), len(queries))
 
     def fit_ballots(
         self,
@@ -255,7 +254,7 @@ class NetworkTeachers(Ensemble):
         def train(numbers: Sequence[int]) -> Results:
             if together:
                 return self._in_stacks(own, n_shards, numbers, queries)
-            job = Job(_trained_product, own, (self._engine, queries), self._seed, n_shards)
+            job = Job(_trained_product, own, (self._engine, queries), self._seed)
             return self._one_by_one(job, numbers)
 
         form: FileForm = _WeightsFile()
@@ -265,7 +264,7 @@ class NetworkTeachers(Ensemble):
         def settings() -> object:
             return self._identity(together), queries
 
-        made = resume(checkpoints, form, settings, own, n_shards, train)
+        made = without_lost(resume(checkpoints, form, settings, own, n_shards, train))
         products = dict(progress_bar(made, "Training networks", n_shards, shown=self._progress))
         of_lost_teacher = _product({}, self._engine, queries)
         return [products.get(number, of_lost_teacher) for number in range(n_shards)]
