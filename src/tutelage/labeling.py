@@ -25,7 +25,7 @@ from tutelage.ledger import Ledger
 from tutelage.mechanisms import InteractiveGNMax, Mechanism, Release
 from tutelage.methods.requests import Request, first_places
 from tutelage.methods.rounds import AskedRounds, Rounds
-from tutelage.methods.votes import VOTES, PeoplePresent, TalliedVotes, TeachersPresent
+from tutelage.methods.votes import VOTES, FittedTeachers, TalliedVotes, VotingPeople
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.students.selection import QuerySelector
 from tutelage.teachers import NearestTeachers
@@ -98,7 +98,7 @@ class LabelingSession:
                     f"LabelingSession.{name}", f"be a {kind.__name__}", f"a {type(value).__name__}"
                 )
         require_name_of_its_own(mechanism)
-        self._voters = _voters_present(voters, X_voted)
+        self._voters = _voters_of(voters, X_voted)
         self.mechanism: Final = mechanism
         self.ledger: Final = ledger
         source = known_noise(noise, "LabelingSession")
@@ -108,12 +108,12 @@ class LabelingSession:
         cap = event.cap if isinstance(event, CappedArgmaxGaussian) else None
         self._form = OneHot(voters.n_classes, voters.unit, cap)
         # A teacher's votes are held to the cap over all that is asked only where it is known whose they are.
-        self._campaign = isinstance(self._voters, PeoplePresent) and cap is not None
+        self._campaign = isinstance(self._voters, VotingPeople) and cap is not None
 
     @property
     def takes_any_rows(self) -> bool:
         """Whether rows may be asked one by one: not where votes do not know which rows they are about."""
-        return not isinstance(self._voters, TalliedVotes) or self._voters.rows is not None
+        return not isinstance(self._voters, TalliedVotes) or self._voters.place_of_row is not None
 
     @property
     def n_classes(self) -> int:
@@ -299,7 +299,7 @@ class LabelingSession:
         """Raise `InvalidDataError` for public rows that have no votes: that are not in `X_voted`, or not as many."""
         if not isinstance(self._voters, TalliedVotes):
             return
-        known = self._voters.rows
+        known = self._voters.place_of_row
         if known is None:
             _check_count(self._voters.histogram, len(np.asarray(X_public)), "public rows")
         elif any(row not in known for row in row_bytes(X_public)):
@@ -376,9 +376,9 @@ def ask_in_rounds(
     return session.run(rounds)
 
 
-def _voters_present(
+def _voters_of(
     voters: VoteHistogram | TeacherEnsemble | NearestTeachers, X_voted: npt.ArrayLike | None
-) -> TalliedVotes | PeoplePresent | TeachersPresent:
+) -> TalliedVotes | VotingPeople | FittedTeachers:
     """Return the voters of a session, with the rows that they vote on."""
     if isinstance(voters, VoteHistogram):
         _warn_of_ballots(voters)
@@ -399,8 +399,8 @@ def _voters_present(
             "be left out if $voters are teachers, because teachers can vote on any rows",
         )
     if isinstance(voters, NearestTeachers):
-        return PeoplePresent(voters)
-    return TeachersPresent(voters)
+        return VotingPeople(voters)
+    return FittedTeachers(voters)
 
 
 def _warn_of_ballots(votes: VoteHistogram) -> None:

@@ -13,7 +13,7 @@ from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import CappedGNMax
 from tutelage.methods.rehearsal import PublicLabels, Rehearsal, taught_by
 from tutelage.methods.requests import Public, Sizes
-from tutelage.methods.votes import STUDENT, PeoplePresent, VotesOnQueries
+from tutelage.methods.votes import STUDENT, VotesOnQueries, VotingPeople
 from tutelage.noise import NoiseSource
 from tutelage.partition import Shards
 from tutelage.people.memory import PeopleInMemory
@@ -110,7 +110,7 @@ class CappedVotes(VotesOnQueries):
 
         return predict
 
-    def prepare(self, public: Public, people: PeopleInMemory, /) -> PeoplePresent:
+    def prepare(self, public: Public, people: PeopleInMemory, /) -> VotingPeople:
         """Return the people, with their rows as the public map shows them; private."""
         rows = people.through(public.teacher_map, public.teacher_rows.shape[-1]).rows
         teachers = NearestQueries(self.votes).fit(
@@ -120,4 +120,4 @@ class CappedVotes(VotesOnQueries):
             n_classes=len(public.classes),
             features=public.teacher_map,
         )
-        return PeoplePresent(teachers)
+        return VotingPeople(teachers)

@@ -2,6 +2,20 @@
 
 The boundary (`tutelage.boundary`) holds people, ledger and noise. It answers each request of a generator; a resumed
 fit, a rehearsal on public rows and an audit drive the same generator.
+
+The words of methods:
+
+- request: it asks for ballots of one `form`, released by one `mechanism`. Its answers are kept by its `subject`.
+- ballot: a public record that says what people cast; it is executed where their rows are.
+- wishes: votes that people would cast, before the ledger grants each a number of them. Requests that share such grants
+  are a campaign.
+- answer: the release for a request, public. None for a request of an earlier release that was never answered.
+- kept: the ballots behind an answer, private, for the data set owner.
+- asking: a generator that yields requests, is sent answers and returns a result. Steps: one that returns an outcome.
+- calibrated: the mechanism of a method, given or found by the budget.
+- simulated: with noise that protects no one, for rehearsals and tests.
+- learned: a public value that is computed once and then stored, such as a feature map.
+- place: an index in the rows of a request. Public rows have numbers.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -135,7 +149,7 @@ class Wishes(Private):
         )
 
 
-Ballots = VoteHistogram | BallotSum | Wishes | Missing
+_CastBallots = VoteHistogram | BallotSum | Wishes | Missing
 
 
 class Ballot(Protocol):
@@ -147,7 +161,7 @@ class Ballot(Protocol):
         request: "Request",
         places: IntArray,
         /,
-    ) -> Ballots:
+    ) -> _CastBallots:
         """Return the private ballots on the rows of a request at these places; no row of a person may make it fail."""
         ...
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
@@ -39,16 +39,17 @@ class Votes:
 
     def cast(
         self,
-        prepared: Any,
+        prepared: "TalliedVotes | FittedTeachers | VotingPeople",
         request: Request,
         places: IntArray,
     ) -> VoteHistogram | Wishes:
-        """Return the private votes on the rows at these places."""
+        """Return the private votes on the rows of a request at these places."""
+        # places: (queries,), indices of `request.rows`
         return prepared.votes(request, places)
 
 
 VOTES = Votes()
-STUDENT = "label-propagation"  # of a plan
+STUDENT = "label-propagation"  # the student of plans
 
 
 @final
@@ -57,8 +58,9 @@ class TalliedVotes(Private):
     """Votes that were tallied beforehand; private."""
 
     histogram: VoteHistogram
-    rows: dict[bytes, int] | None  # where the votes on each public row stand; None: in their order
-    ballots: Ballots | None = None  # of each teacher, where they are known
+    # Index in the histogram by the bytes of a public row; None if the histogram has the order of the public rows.
+    place_of_row: dict[bytes, int] | None
+    ballots: Ballots | None = None  # of each teacher, if they are known
 
     @classmethod
     def on(
@@ -69,13 +71,15 @@ class TalliedVotes(Private):
 
     def votes(self, request: Request, places: IntArray) -> VoteHistogram:
         """Return the votes on the rows of a request at these places."""
-        if self.rows is not None:
+        if self.place_of_row is not None:
             keys = row_bytes(request.rows[places])
-            places = np.array([self.rows[key] for key in keys])
+            places = np.array([self.place_of_row[key] for key in keys])
         return self.histogram.select(places)
 
     def private_attributes(self, outcome: Outcome, _kept: Sequence[Kept], /) -> dict[str, object]:
-        """Return the private attributes of a fit: all votes, or in several rounds those that were asked for."""
+        """Return the private attributes of a fit: the votes on its queries, in their order."""
+        # In one round, the teachers voted on the queries alone, in their order (`rows_to_ask`). For several rounds they
+        # voted on all public rows, in their order, so queries, which are numbers of public rows, are places.
         votes = self.histogram
         if votes.n_queries > len(outcome.queries) or len(outcome.rounds) > 1:
             votes = votes.select(outcome.queries)
@@ -84,8 +88,8 @@ class TalliedVotes(Private):
 
 @final
 @by_identity
-class TeachersPresent(Private):
-    """Fitted teachers, who vote on whatever is asked; private."""
+class FittedTeachers(Private):
+    """Fitted teachers, who can vote on any row; private."""
 
     teachers: TeacherEnsemble
 
@@ -101,13 +105,17 @@ class TeachersPresent(Private):
 
 @final
 @by_identity
-class PeoplePresent(Private):
-    """People who vote on few of the rows; private."""
+class VotingPeople(Private):
+    """People who each vote on a few of the rows; private."""
 
     people: NearestTeachers
 
     def votes(self, request: Request, places: IntArray) -> VoteHistogram | Wishes:
-        """Return the votes on the rows of a request at these places; in a campaign, what they would cast."""
+        """Return the votes on the rows of a request at these places; in a campaign, the votes that people would cast.
+
+        Campaign: the ledger sees how many votes each person would cast, and then grants a number to each, so that no
+        person exceeds `form.cap` over all requests. Without one, `form.cap` is None, and each casts `people.cap`.
+        """
         people = self.people
         votes = self.people.few_votes(request.rows[places])
         wishes = Wishes(
@@ -188,24 +196,29 @@ class VotesOnQueries(Method):
         return self.selection
 
     @property
+    def _first_rule(self) -> QuerySelector:
+        """The rule of the first round, when there are no labels."""
+        return Medoids() if self.rule.needs_answers else self.rule
+
+    @property
     def cap(self) -> int | None:
         """Most votes of one teacher on all queries; None for one on each."""
         return None
 
     @property
     def noise(self) -> float | None:
-        """σ of the mechanism, in votes; None where it follows from the budget."""
+        """σ of the mechanism, in votes; None if it follows from the budget, or if the noise is not Gaussian."""
         return getattr(self.mechanism, "sigma", None)
 
     def event(self, sizes: Sizes) -> Repeated:
-        """Return the most that all queries can be, whatever the private rows are."""
+        """Return an event that dominates all queries, for any private rows."""
         return of_queries(self.event_of_one(sizes), self._number_of_queries(sizes))
 
     def _number_of_queries(self, sizes: Sizes) -> int:
         return self.n_queries or sizes.n_public
 
     def event_of_one(self, sizes: Sizes) -> Event:
-        """Return the most that one query can be."""
+        """Return an event that dominates one query, for any private rows."""
         return self.calibrated.event_of_one(
             sizes.n_classes,
             sizes.unit,
@@ -213,7 +226,7 @@ class VotesOnQueries(Method):
         )
 
     def rows_to_ask(self, public: Public) -> IntArray:
-        """Return the numbers of the public rows that may be asked."""
+        """Return the numbers of the public rows that teachers vote on: those of one round, in its order, or all."""
         if self.rounds > 1:
             return np.arange(len(public.rows))
         known = PublicKnowledge.before(public.student_rows)
@@ -245,7 +258,10 @@ class VotesOnQueries(Method):
         )
 
     def _labeled_before(self, public: Public, known: PublicKnowledge) -> Asking[PublicKnowledge]:
-        """Return the labels of earlier releases, the newest first, as long as enough rows are left for this release."""
+        """Return the labels of earlier releases, the newest first; the public rows without one are open.
+
+        A row with a label is not asked again, so it stops before the first release that would leave too few open rows.
+        """
         n_queries = self._number_of_queries(public.sizes)
         for name in reversed(public.earlier):
             release = replace(public, release=name)
@@ -253,6 +269,7 @@ class VotesOnQueries(Method):
             answer = yield replace(request, earlier=True)
             if answer is None:
                 continue
+            # answer.labels: (public rows,); new: rows that get their label from this release
             new = known.open[answer.labels[known.open] != ABSTAIN]
             if len(known.open) - len(new) < n_queries:
                 break
@@ -264,8 +281,10 @@ class VotesOnQueries(Method):
         public: Public,
         rows: IntArray,
         predictions: FloatArray | None = None,
-        in_part: bool = False,
+        first_are_enough: bool = False,
     ) -> Request:
+        """Return the request for labels of these public rows, or of as many of the first as the budget allows."""
+        # rows: (queries,), numbers of public rows; predictions: (queries, classes)
         classes = [str(value) for value in public.classes.tolist()]
         subject = {"question": canonical([public.question, classes])}
         if public.release is not None:
@@ -277,13 +296,9 @@ class VotesOnQueries(Method):
             ballot=VOTES,
             rows=public.rows[rows],
             predictions=predictions,
-            partial=in_part,
+            partial=first_are_enough,
             campaign=self.cap is not None,
         )
-
-    @property
-    def _first_rule(self) -> QuerySelector:
-        return Medoids() if self.rule.needs_answers else self.rule
 
     def check(self, public: Public, /) -> None:
         """Refuse more queries or rounds than public rows, and a rule that does not fit them."""
@@ -298,7 +313,7 @@ class VotesOnQueries(Method):
         self.rule.check(public.student_rows, len(public.classes))
 
     def facts(self, n_teachers: int | None, n_rounds: int = 1, /) -> Facts:
-        """Return what is stated of a release: who votes, how queries are chosen, and what ends them."""
+        """Return the statements of reports: who votes, how queries are chosen, and what ends them."""
         rounds = "one round" if n_rounds == 1 else f"{n_rounds} rounds"
         name = self.selection
         if not isinstance(name, str):
@@ -319,11 +334,12 @@ def fewer_votes(
     teachers: int,
     queries: int,
 ) -> Method:
-    """Return a method with at most so many teachers and queries; one that has none as it is."""
+    """Return a method of votes with at most this many teachers and queries; other methods are returned unchanged."""
     if not isinstance(method, VotesOnQueries):
         return method
     settings = method.get_params(deep=False)
     n_queries = min(method.n_queries or queries, queries)
+    # A rule that needs labels has two rounds at least, and so two public rows at least: it keeps two rounds.
     fewer = {"n_queries": n_queries, "rounds": min(method.rounds, n_queries)}
     if "n_teachers" in settings:
         fewer["n_teachers"] = min(settings["n_teachers"], teachers)
