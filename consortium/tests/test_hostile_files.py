@@ -15,7 +15,10 @@ import pytest
 import test_cli_consortium
 from test_cli import tutelage
 from test_cli_consortium import folder, invite, propose  # noqa: F401  the fixture
+from tutelage._internal.records import as_record, plain
+from tutelage.exceptions import InvalidDataError
 from tutelage_consortium.invites import Place
+from tutelage_consortium.keys import Identity, Member, Role
 
 pytestmark = pytest.mark.usefixtures("repeatable")
 
@@ -31,7 +34,7 @@ for _ in range(100):
     DEEP = [DEEP]
 HOSTILE: list[Any] = [
     None, True, -1, 0, 0.5, 2**70, 1e308, "", "x" * 300, "\0", "../x", "\x1b[2J", "hospital-9", [], {}, {"": 1}, [None],
-    [[1]], DEEP, "Infinity", "127.0.0.1:99999", "٣", "a\nb",
+    [[1]], DEEP, "Infinity", "127.0.0.1:99999", "٣", "a\nb", "\ud800",
 ]  # fmt: skip
 
 
@@ -134,3 +137,10 @@ def test_hostile_rosters_and_mail_stop_no_member(cases, folder):  # noqa: F811
         target.unlink()
         path.write_bytes(before)
     ended_well(*status, codes=(0,))
+
+
+@pytest.mark.parametrize("entry", [{"role": "\ud800"}, {"\ud800": 1}], ids=["value", "name"])
+def test_half_of_a_surrogate_pair_is_damage(entry):
+    content = plain(Identity.generate("hospital", Role.ENTITY).member)
+    with pytest.raises(InvalidDataError, match="Ask again"):
+        as_record({**content, **entry}, Member, InvalidDataError("Ask again."))

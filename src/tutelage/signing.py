@@ -107,9 +107,16 @@ def save_keys(
     return private, public
 
 
+def _read(path: AnyPath) -> bytes:
+    try:
+        return read_input(path)
+    except OSError as error:
+        raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
+
+
 def read_private(path: Path) -> bytes:
     """Return the bytes of a private file; one that others than its owner may read is refused."""
-    content = read_input(path)
+    content = _read(path)
     if os.name == "posix" and is_exposed(path.stat()) and not warned_of_disk(path):
         raise InvalidDataError(
             f"{path} holds private keys that others may read. Run: chmod 600 {path}"
@@ -138,9 +145,9 @@ class VerifyKey:
     def load(cls, path: AnyPath) -> Self:
         """Read the public file that `SigningKey.save` wrote, checking every value."""
         damaged = InvalidDataError(
-            f"{path} is no complete public file of a signer. Ask for it again."
+            f"{path} is no complete public file of a signer, as `tutelage key` makes it. Ask for it again."
         )
-        return record_in(read_input(path), "verify key", cls, damaged)
+        return record_in(_read(path), "verify key", cls, damaged)
 
     def has_signed(self, message: bytes, signature: bytes) -> bool:
         """Return whether `signature` is this signer's of `message`."""
@@ -184,7 +191,8 @@ class SigningKey(NeverPickled):
     def load(cls, path: AnyPath) -> Self:
         """Read the private file that `save` wrote; one that others than its owner may read is refused."""
         damaged = InvalidDataError(
-            f"{path} is no complete private file of a signer. Restore its copy, or remove it."
+            f"{path} is no complete private file of a signer, as `tutelage key` makes it. Name another, or restore "
+            "its copy."
         )
         stored = record_in(read_private(Path(path)), "signing key", _StoredKey, damaged)
         try:

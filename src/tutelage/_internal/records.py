@@ -111,7 +111,8 @@ def as_record(content: object, kind: type[Made], damaged: TutelageError) -> Made
     try:
         record = msgspec.convert(content, kind)
         is_whole = plain(record) == plain(content)
-    except RecursionError:
+    # Text with half of a surrogate pair is no Unicode, which msgspec finds only when it quotes or compares it.
+    except (RecursionError, UnicodeError):
         raise damaged from None
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, TutelageError):
