@@ -369,13 +369,7 @@ def _laplace_law(scale: float) -> Noise | None:
         # |t| ≤ 2/scale, one vote of each class
         return beyond * float(_phi(np.array([-2.0, 2.0]) / scale, order).max())
 
-    return Noise(
-        reach=reach,
-        here=density[1:-1],
-        fewer=density[2:],
-        more=density[:-2],
-        outside=outside,
-    )
+    return Noise(reach, density[1:-1], density[2:], density[:-2], outside)
 
 
 def gaussian_noise(sigma: float, order: float) -> Noise | None:
@@ -414,10 +408,4 @@ def _gaussian_law(sigma: float, reach: int) -> Noise:
         plain = (order - 1) * beyond(reach - 1)
         return 4 * float(tilted + plain)
 
-    return Noise(
-        reach=reach,
-        here=density[1:-1],
-        fewer=density[2:],
-        more=density[:-2],
-        outside=outside,
-    )
+    return Noise(reach, density[1:-1], density[2:], density[:-2], outside)

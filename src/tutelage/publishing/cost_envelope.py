@@ -355,16 +355,16 @@ def _excess_without_first(
 
 
 def _best_of(noise: Noise, counts: IntArray) -> tuple[IntArray, FloatArray]:
-    """Return the values and the law of the largest noisy count; cut-off mass goes on top."""
-    # counts: (queries, classes); value, below, mass: (queries, values)
+    """Return the values and the law of the largest noisy count; cut-off mass goes beyond all positions."""
+    # counts: (queries, classes); below: (queries, values); value, mass: (queries, values + 1)
     width = 2 * noise.reach + 1
     most = counts.max(axis=1)[:, None]
-    value = most + np.arange(-noise.reach, noise.reach + 1)
+    value = most + np.arange(-noise.reach, noise.reach + 2)
     noise_below = np.concatenate([[0.0], np.cumsum(noise.here)])
-    below = np.ones(value.shape)
+    below = np.ones((len(counts), width))
     for column in counts.T:
-        at = value - column[:, None] + noise.reach + 1
+        at = value[:, :-1] - column[:, None] + noise.reach + 1
         below *= noise_below[np.clip(at, 0, width)]
-    mass = np.diff(below, axis=1, prepend=0.0)
-    mass[:, -1] += 1 - below[:, -1]
+    value[:, -1] = np.iinfo(np.int32).max
+    mass = np.diff(below, axis=1, prepend=0.0, append=1.0)
     return value, np.maximum(mass, 0)
