@@ -387,18 +387,8 @@ def test_a_raise_prints_what_configurations_must_now_say_and_silent_ones_go_on(c
         "ledger init rows.csv.ledger --epsilon 1 --delta 1e-5 --neighbors row --accounting gaussian"
     )
     assert called(*init.split(), cwd=folder).returncode == 0
-    done = called(
-        "ledger",
-        "raise",
-        "rows.csv.ledger",
-        "--epsilon",
-        "2",
-        "--by",
-        "M",
-        "--why",
-        "x",
-        cwd=folder,
-    )
+    more = "ledger raise rows.csv.ledger --epsilon 2 --by M --why x"
+    done = called(*more.split(), cwd=folder)
     assert done.stdout.endswith("[privacy] must now have:\nbudget = 2.0\ndelta = 2e-05\n")
     assert (
         "from ε = 1 to 2 by M: x" in called("ledger", "show", "rows.csv.ledger", cwd=folder).stdout

@@ -197,19 +197,8 @@ def test_label_charges_one_batch(tmp_path, called):
     capped().save(tmp_path / "votes.npz")
     np.savez(tmp_path / "public.npz", X=X)
     Ledger.create(tmp_path / "a.ledger", epsilon=5.0, delta=1e-5, unit=ONE_TEACHER)
-    chosen = [
-        "--mechanism",
-        "capped",
-        "--sigma",
-        20,
-        "--cap",
-        2,
-        "--ledger",
-        "a.ledger",
-        "--output",
-        "labels.csv",
-    ]
-    result = called("label", "public.npz", "--votes", "votes.npz", *chosen, cwd=tmp_path)
+    options = "--mechanism capped --sigma 20 --cap 2 --ledger a.ledger --output labels.csv"
+    result = called("label", "public.npz", "--votes", "votes.npz", *options.split(), cwd=tmp_path)
     assert "Wrote 4 of 4 labels" in result.stdout
     ledger = Ledger.open(tmp_path / "a.ledger")
     assert (ledger.verify().answers, ledger.state().spent) == (4, ledger.account.share_of(EVENT))

@@ -81,45 +81,14 @@ def of_tested_labels(folder: Path, called) -> Iterator[Path]:
     np.savez(folder / "proxy.npz", counts=np.repeat([[145, 4, 1], [149, 1, 0]], 20, axis=0))
     np.savez(folder / "votes.npz", counts=np.repeat([[146, 3, 1], [148, 1, 1]], 20, axis=0))
     np.savez(folder / "rows.npz", X=ROWS[:40])
-    by = ("--mechanism", "confident", "--threshold", 100, "--sigma", 15, "--sigma-threshold", 15)
+    by = "--mechanism confident --threshold 100 --sigma 15 --sigma-threshold 15 --ledger a.ledger"
     for words in (
-        ("ledger", "init", "a.ledger", "--epsilon", 20, "--delta", "1e-5", "--neighbors", "ballot"),
-        (
-            "publish",
-            "propose",
-            "proxy.npz",
-            *by,
-            "--ledger",
-            "a.ledger",
-            "--delta",
-            "1e-5",
-            "--output",
-            "p.json",
-        ),
-        (
-            "label",
-            "rows.npz",
-            "--votes",
-            "votes.npz",
-            *by,
-            "--ledger",
-            "a.ledger",
-            "--output",
-            "labels.csv",
-        ),
-        (
-            "publish",
-            "test",
-            "p.json",
-            "rows.npz",
-            "--votes",
-            "votes.npz",
-            *by,
-            "--ledger",
-            "a.ledger",
-        ),
+        "ledger init a.ledger --epsilon 20 --delta 1e-5 --neighbors ballot",
+        f"publish propose proxy.npz {by} --delta 1e-5 --output p.json",
+        f"label rows.npz --votes votes.npz {by} --output labels.csv",
+        f"publish test p.json rows.npz --votes votes.npz {by}",
     ):
-        succeeded(called(*words, cwd=folder))
+        succeeded(called(*words.split(), cwd=folder))
     yield folder / "a.ledger"
 
 

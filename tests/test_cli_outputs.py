@@ -298,17 +298,8 @@ def test_labels_replace_labels_only(tmp_path, called):
     np.savez(tmp_path / "public.npz", X=np.eye(3))
     np.savez(tmp_path / "votes.npz", counts=np.array([[2, 9], [9, 2], [5, 6]]))
     assert called(*LEDGER, cwd=tmp_path).returncode == 0
-    given = (
-        "label",
-        "public.npz",
-        "--votes",
-        "votes.npz",
-        "--ledger",
-        "a.ledger",
-        *GNMAX,
-        "--output",
-        "labels.csv",
-    )
+    words = "label public.npz --votes votes.npz --ledger a.ledger --output labels.csv"
+    given = (*words.split(), *GNMAX)
     assert called(*given).returncode == 0
     before = contents(tmp_path)
     assert called(*given).returncode == 0

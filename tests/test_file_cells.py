@@ -160,21 +160,10 @@ def test_a_matrix_of_text_is_refused():
 
 def test_ids_are_the_same_people_as_integers_and_as_text():
     text = [" 017", "17", "+17", "-017", "-0", "0", "00", "17a", "017a", "1.0"]
-    assert canonical_ids(text).tolist() == [
-        "17",
-        "17",
-        "17",
-        "-17",
-        "0",
-        "0",
-        "0",
-        "17a",
-        "017a",
-        "1",
-    ]
-    assert (
-        canonical_ids([int(each) for each in text[:7]]).tolist() == canonical_ids(text[:7]).tolist()
-    )
+    expected = "17 17 17 -17 0 0 0 17a 017a 1"
+    assert canonical_ids(text).tolist() == expected.split()
+    whole = [int(each) for each in text[:7]]
+    assert canonical_ids(whole).tolist() == canonical_ids(text[:7]).tolist()
 
 
 # The attack, from the file to the student

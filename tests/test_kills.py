@@ -26,18 +26,8 @@ from tutelage.students import load_student
 
 BUDGET = ("delta = 1e-5", "delta = 1e-5\nbudget = 90")
 RUN = ("run", "config.toml")
-LABEL = (
-    "label",
-    "rows.npz",
-    "--votes",
-    "votes.npz",
-    "--ledger",
-    "a.ledger",
-    "--mechanism",
-    "lnmax",
-    "--scale",
-    "5",
-)
+_LABEL = "label rows.npz --votes votes.npz --ledger a.ledger --mechanism lnmax --scale 5"
+LABEL = tuple(_LABEL.split())
 TEST = ("publish", "test", "p.json", *LABEL[1:], "--output", "claim.json")
 
 
@@ -78,17 +68,8 @@ def votes(folder: Path) -> None:
     np.savez(folder / "rows.npz", X=np.arange(12.0)[:, None])
     limits = ("--epsilon", "30", "--delta", "1e-5", "--neighbors", "ballot")
     done(folder, ("ledger", "init", "a.ledger", *limits))
-    proposal = (
-        "--delta",
-        "4e-6",
-        "--refusal",
-        "1e-6",
-        "--output",
-        "p.json",
-        "--ledger",
-        "a.ledger",
-    )
-    done(folder, ("publish", "propose", "proxy.npz", *LABEL[-4:], *proposal))
+    proposal = "--delta 4e-6 --refusal 1e-6 --output p.json --ledger a.ledger"
+    done(folder, ("publish", "propose", "proxy.npz", *LABEL[-4:], *proposal.split()))
 
 
 def labeled(folder: Path) -> None:

@@ -54,19 +54,9 @@ def metadata(wheel) -> Message:
 
 def install(wheel: Path, folder: Path) -> Path:
     """Install a package into a folder as pip does, without what it needs, which is here."""
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--no-index",
-        "--disable-pip-version-check",
-    ]
-    subprocess.run(
-        [*pip, "--no-compile", "--target", str(folder), str(wheel)], check=True, capture_output=True
-    )
+    pip = "-m pip install --quiet --no-deps --no-index --disable-pip-version-check --no-compile"
+    command = [sys.executable, *pip.split(), "--target", str(folder), str(wheel)]
+    subprocess.run(command, check=True, capture_output=True)
     return folder
 
 

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable
+from dataclasses import field
 from pathlib import Path
 from typing import Self, final
 
@@ -163,10 +164,13 @@ class SigningKey(NeverPickled):
     name: str
     _private: Ed25519PrivateKey
 
+    def __post_init__(self) -> None:
+        require_name(self.name, "SigningKey")
+
     @classmethod
     def generate(cls, name: str) -> Self:
         """Make a fresh key for a signer."""
-        return cls(require_name(name, "SigningKey.generate"), Ed25519PrivateKey.generate())
+        return cls(name, Ed25519PrivateKey.generate())
 
     @property
     def public(self) -> VerifyKey:
@@ -199,7 +203,7 @@ class SigningKey(NeverPickled):
             private = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(stored.signing))
         except ValueError:
             raise damaged from None
-        return cls(require_name(stored.name, "SigningKey"), private)
+        return cls(stored.name, private)
 
     def __repr__(self) -> str:
         return f"SigningKey(<key hidden: private>, name={self.name!r})"
@@ -208,4 +212,4 @@ class SigningKey(NeverPickled):
 @frozen
 class _StoredKey:
     name: str
-    signing: str
+    signing: str = field(repr=False)

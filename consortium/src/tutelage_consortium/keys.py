@@ -219,9 +219,9 @@ class Identity(NeverPickled):
 @frozen
 class _PrivateKeys:
     member: Member
-    signing: str
-    sealing: str
-    tls: str | None
+    signing: str = field(repr=False)
+    sealing: str = field(repr=False)
+    tls: str | None = field(repr=False)
 
 
 def host_and_port(address: object, name: str = "a computing party.address") -> tuple[str, int]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
-from textwrap import fill
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -73,13 +73,9 @@ def say(
     # A terminal breaks lines inside of words.
     if err and sys.stderr is not None and sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
-        lines = [_in_whole_words(line, width) for line in escaped.split("\n")]
-        escaped = "\n".join(lines)
+        wrap = TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+        escaped = "\n".join(map(wrap.fill, escaped.split("\n")))
     typer.secho(escaped, err=err, nl=nl, fg=color)
-
-
-def _in_whole_words(line: str, width: int) -> str:
-    return fill(line, width, break_long_words=False, break_on_hyphens=False)
 
 
 def print_json(content: object, *, ascii_only: bool = True, indent: int | None = 2) -> None:

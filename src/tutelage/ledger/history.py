@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple, Self, final
 
 from tutelage._internal.drawing import Bar, Bars, summary
@@ -73,12 +73,16 @@ class LedgerState:
         return self._odometer
 
     # Not __getstate__, which Python 3.11.2 replaces in a class with slots.
-    def __reduce__(self) -> tuple[Callable[[], Self], tuple[()]]:
+    def __reduce__(self) -> tuple[Callable[..., Self], tuple[Entries]]:
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         values["_odometer"] = None
         with suppress(LedgerError):
             values["_odometer"] = self.so_far
-        return partial(type(self), **values), ()
+        return self._with, (values,)
+
+    @classmethod
+    def _with(cls, values: Entries) -> Self:
+        return cls(**values)
 
     @classmethod
     def of(
