@@ -26,7 +26,14 @@ from tutelage.methods.sums import sum_of_joint
 from tutelage.people.blocks import PeopleBlock
 from tutelage.privacy import ONE_TEACHER
 from tutelage.students import NoisySumClassifier, export_onnx, load_student
-from tutelage.students.stacking import _STEPS, N_SCORES, Stacking, _in_steps, joint_norm, numbers_of
+from tutelage.students.stacking import (
+    _STEPS,
+    N_STACKED,
+    Stacking,
+    _in_steps,
+    joint_norm,
+    numbers_of,
+)
 
 RNG = np.random.default_rng(4)
 NEAR = ((PUBLIC[:, None] - TEST[None]) ** 2).sum(axis=2).argmin(axis=1)
@@ -67,7 +74,7 @@ def test_a_ballot_of_any_row_is_short_and_the_same_whatever_is_beside_it(n_class
     seen[:5, :4] *= 1e3  # beyond what a vector can be: still no ballot is longer
     labels = rng.integers(n_classes, size=25)
     cast = ballot.ballots(seen, labels)
-    assert (cast.astype(object) ** 2).sum(axis=1).max() <= joint_norm(N_SCORES + n_classes) ** 2
+    assert (cast.astype(object) ** 2).sum(axis=1).max() <= joint_norm(N_STACKED + n_classes) ** 2
     assert_array_equal(cast, ballot.ballots(seen[::-1].copy(), labels[::-1])[::-1])
     assert_array_equal(cast[3:4], ballot.ballots(seen[3:4], labels[3:4]))
 
@@ -96,7 +103,7 @@ def test_one_person_moves_the_sum_by_one_ballot_whoever_that_is(seed, replaced):
         other = np.where(others, labels, (labels + 1) % m)
         after = total(np.where(others[:, None], seen, seen[::-1]), other, people)
     moved = float(np.linalg.norm((total(seen, labels, people) - after).astype(float)))
-    assert moved <= (1 + replaced) * joint_norm(N_SCORES + m)
+    assert moved <= (1 + replaced) * joint_norm(N_STACKED + m)
 
 
 def test_the_numbers_of_a_ballot_are_gradient_and_gram_matrix_of_a_logistic_regression():

@@ -1,4 +1,11 @@
-"""Every person casts a vector for each class, noisy sums of these are released, and a student follows from them."""
+"""Every person casts a vector for each class, noisy sums of these are released, and a student follows from them.
+
+Privacy: a person's ballot is shortened to a known length, in whole steps, before it is added to others (`VectorBallots`
+does, and `sum_of_products` checks it), so one person moves a sum by at most that length, which discrete Gaussian noise
+hides. Ballots of later sums depend on the ballots before only through noisy sums, so all sums compose adaptively: their
+1/σ² add up to that of the method's `mechanism`. `stack` is the share of the last sum, if public rows have labels; the
+rounds share the rest (`VectorBallots.noise_of_round`).
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -46,11 +53,11 @@ from tutelage.people.memory import PeopleInMemory
 from tutelage.privacy import PrivacyUnit
 from tutelage.students import Moments, NoisySumClassifier
 from tutelage.students.noisy_sums import Spectrum
-from tutelage.students.stacking import N_SCORES, Stacking, with_class_weights
+from tutelage.students.stacking import N_STACKED, Stacking, with_class_weights
 from tutelage.teachers import VectorBallots
 from tutelage.teachers.vectors import sum_of_blocks
 
-# Times as many people: the features of a first release serve those that follow, too.
+# The features of a first release serve those that follow, too, so they are learned for this many times its people.
 _FOLLOWING = 16
 
 
@@ -64,12 +71,12 @@ _SeenOf = Callable[[PeopleBlock], Matrix]
 class RoundBallot:
     """A ballot of one round that is cast from the features of a person's rows; public."""
 
-    # Private, of some people.
-    sum_of: Callable[[_SeenOf, PrivacyUnit, Iterable[PeopleBlock]], BallotSum]
+    # Returns the private sum of the ballots of some people.
+    cast_blocks: Callable[[_SeenOf, PrivacyUnit, Iterable[PeopleBlock]], BallotSum]
     features: _Features
     n_features: int
-    number: int  # of the round
-    rounds: int
+    number: int  # of the round, from 0
+    n_sums: int  # of all rounds, with the one that stacks
     progress: bool
 
     def cast(
@@ -83,8 +90,8 @@ class RoundBallot:
         form: Any = request.form
         people = prepared.people
         vectors = prepared.vectors
-        sum_of = partial(
-            self._sum_of,
+        sum_with_features = partial(
+            self._sum_with_features,
             chain(people.first_map, self.features),
             people.unit,
         )
@@ -92,20 +99,21 @@ class RoundBallot:
         def with_bar(blocks: Iterable[PeopleBlock], n_people: int) -> Iterable[PeopleBlock]:
             return progress_bar(
                 blocks,
-                f"Casting ballots, round {self.number + 1} of {self.rounds}",
+                f"Casting ballots, round {self.number + 1} of {self.n_sums}",
                 n_people,
                 shown=self.progress,
                 size=lambda block: len(np.unique(block.people)),
             )
 
+        # The features of private rows are kept from round to round, and forgotten after the last one, even if it fails.
         vectors.begin(self.features)
         try:
-            return prepared.sum_of_ballots(form, sum_of, with_bar)
+            return prepared.sum_of_ballots(form, sum_with_features, with_bar)
         finally:
-            is_last = self.number + 1 == self.rounds
+            is_last = self.number + 1 == self.n_sums
             vectors.begin(None if is_last else self.features)
 
-    def _sum_of(
+    def _sum_with_features(
         self,
         vectors_of: FeatureMap,
         unit: PrivacyUnit,
@@ -126,7 +134,7 @@ class RoundBallot:
                 ),
             )
 
-        return self.sum_of(seen_of, unit, blocks)
+        return self.cast_blocks(seen_of, unit, blocks)
 
 
 def _sum_of_vectors(
@@ -141,9 +149,10 @@ def _sum_of_vectors(
     """Return the sum of ballots that are vectors of a person's rows, times what the student so far gets wrong."""
 
     def products_of(block: PeopleBlock) -> tuple[Matrix, Matrix]:
+        # seen: (rows, features + scores); vectors: (rows, features); prior, residuals: (rows, classes)
         seen = seen_of(block)
-        vectors = seen[:, : len(student.coef_)]
-        return vectors, student.residuals(vectors, block.labels, _start(seen, n_scores))
+        vectors = _without_scores(seen, n_scores)
+        return vectors, student.residuals(vectors, block.labels, _prior_of(seen, n_scores))
 
     return teacher.cast(blocks, products_of, radius, unit)
 
@@ -165,27 +174,27 @@ def _sum_of_stacking(
 
 
 class Basis(NamedTuple):
-    """All that ballots and student are about, and that is the same in all sums; public."""
+    """The parts of ballots and student that are the same in all sums; public."""
 
-    seen: Matrix  # public rows as the map shows them, with scores after them
-    vectors: Matrix  # without
-    start: Matrix | None  # what the scores say of them
-    spectrum: Spectrum
+    seen: Matrix  # (public rows, features + scores), public rows as the map shows them
+    vectors: Matrix  # (public rows, features)
+    prior: Matrix | None  # (public rows, classes), from the scores; None without scores
+    spectrum: Spectrum  # of the vectors
     classes: Array
-    ballot: Callable[..., RoundBallot]  # by its number and its sum
+    ballot: Callable[..., RoundBallot]  # made of `cast_blocks` and `number`
 
     def student(
-        self, n_people: int, rounds: Sequence[Moments], starts: Sequence[FloatArray]
+        self, n_people: int, moments: Sequence[Moments], coef_before: Sequence[FloatArray]
     ) -> NoisySumClassifier:
-        """Return the student by the sums of rounds."""
+        """Return the student that follows from the means of rounds, and its coefficients before each of them."""
         return NoisySumClassifier().fit_moments(
             self.vectors,
-            rounds,
+            moments,
             n_rows=n_people,
             classes=self.classes,
-            start=self.start,
+            start=self.prior,
             spectrum=self.spectrum,
-            starts=starts,
+            starts=coef_before,
         )
 
 
@@ -245,22 +254,22 @@ class NoisyMoments(NoisySums):
         return VectorBallots(self.n_landmarks, self.quantile, self.rounds)
 
     def event_of_one(self, sizes: Sizes) -> Event:
-        """Return what all sums are at most, with the noisy number of people where that number is private."""
+        """Return an event that dominates all sums and, if the number of people is private, its noisy release."""
         return Composed((self.event_of_sums(sizes), *self.event_of_count(sizes)))
 
     def event_of_sums(self, sizes: Sizes) -> Event:
-        """Return what all rounds are at most, with the sum that stacks where public rows have labels."""
+        """Return an event that dominates the composition of all rounds and, with public labels, the sum that stacks."""
         teacher = self.teacher
-        noise = self._of_rounds(sizes.labeled)
+        noise = self._noise_of_rounds(sizes.labeled)
         simulated = sizes.simulated
-        numbers = teacher.most_numbers(sizes.n_classes)
+        most_numbers = teacher.most_numbers(sizes.n_classes)
         events = list[Event]()
         for number in range(self.rounds):
             events.append(
                 teacher.event_of_round(
                     noise,
                     number,
-                    numbers,
+                    most_numbers,
                     sizes.unit,
                     simulated=simulated,
                 )
@@ -270,7 +279,7 @@ class NoisyMoments(NoisySums):
             events.append(mechanism.most(form, simulated=simulated))
         return Composed(tuple(events))
 
-    def _of_rounds(self, labeled: bool) -> float:
+    def _noise_of_rounds(self, labeled: bool) -> float:
         """Return σ of one sum that costs as much as all rounds without the one that stacks."""
         noise = self.calibrated.noise_multiplier
         if not labeled:
@@ -279,7 +288,7 @@ class NoisyMoments(NoisySums):
 
     def _stacking(self, sizes: Sizes) -> tuple[NoisySum, Vector]:
         """Return how the sum that stacks is released, and the form of its ballots."""
-        form = form_of_joint(N_SCORES + sizes.n_classes, sizes.unit)
+        form = form_of_joint(N_STACKED + sizes.n_classes, sizes.unit)
         return NoisySum(self.calibrated.noise_multiplier / sqrt(self.stack)), form
 
     def check(self, public: Public) -> None:
@@ -301,8 +310,8 @@ class NoisyMoments(NoisySums):
             canonical([*first.subject, self.calibrated.key()]),
             lambda: map_to_bytes(self._checked_features(public, n_people)),
         )
-        whole = _beside_scores(map_from_bytes(stored), public.n_scores)
-        outcome = yield from self._rounds(public, whole, turns)
+        features = _beside_scores(map_from_bytes(stored), public.n_scores)
+        outcome = yield from self._rounds(public, features, turns)
         if self.student is not None:
             return replace(outcome, student=None)
         return outcome
@@ -310,34 +319,35 @@ class NoisyMoments(NoisySums):
     def _rounds(
         self,
         public: Public,
-        whole: _Features,
+        features: _Features,
         turns: Sequence[Turn],
         spectrum: Spectrum | None = None,
     ) -> Steps:
-        """Ask for the sums of all rounds over features, with scores after them; recall those of earlier releases.
+        """Ask for the sums of all rounds over features, with scores after them, and recall sums of earlier releases.
 
         The student is the classifier in closed form, over rows as the teachers see them.
         """
-        seen = require_public_map(whole, "NoisyMoments").transform(public.teacher_rows)
+        # seen: (public rows, features + scores); vectors: (public rows, features)
+        seen = require_public_map(features, "NoisyMoments").transform(public.teacher_rows)
         n_scores = public.n_scores
-        vectors = seen[:, : seen.shape[1] - n_scores]
+        vectors = _without_scores(seen, n_scores)
         ballot = partial(
             RoundBallot,
-            features=whole,
+            features=features,
             n_features=seen.shape[1],
-            rounds=self.rounds + (n_scores > 0),
+            n_sums=self.rounds + (n_scores > 0),
             progress=public.training.progress,
         )
         spectrum = spectrum or Spectrum.of(vectors)
         basis = Basis(
             seen,
             vectors,
-            _start(seen, n_scores),
+            _prior_of(seen, n_scores),
             spectrum,
             public.classes,
             ballot,
         )
-        rounds, classifier = yield from newest(
+        moments, classifier = yield from newest(
             turns,
             partial(self._turn, public, basis),
         )
@@ -346,63 +356,71 @@ class NoisyMoments(NoisySums):
             weights = public.weights.of(classifier.predict_proba(seen).mean(axis=0))
             classifier = with_class_weights(classifier, weights)
             class_weight = dict(zip(public.classes.tolist(), weights.tolist(), strict=True))
-        maps = make_pipeline(*parts_of(whole)).steps
+        maps = make_pipeline(*parts_of(features)).steps
         return Outcome(
             queries=np.arange(len(seen)),
             labels=np.searchsorted(public.classes, classifier.predict(seen)),
             rounds=(len(seen),),
             n_teachers=turns[-1].n,
             student=Pipeline([*maps, ("classifier", classifier)]),
-            sums=tuple(rounds),
+            sums=tuple(moments),
             class_weight=class_weight,
         )
 
     def _turn(
         self, public: Public, basis: Basis, turn: Turn, past: Past
     ) -> Asking[tuple[list[Moments], Any]]:
-        """Return what the sums of a release and of those before it say, and the student by them."""
+        """Return the means of each round, averaged over a release and those before it, and the student they give."""
+        # values of a round: (classes, features); coefficients: (features, classes)
         teacher = self.teacher
         n_people = turn.n
         n_scores = public.n_scores
-        noise = self._of_rounds(n_scores > 0)
+        noise = self._noise_of_rounds(n_scores > 0)
         form = Vector(
             (len(public.classes), basis.vectors.shape[1]),
-            teacher.norm**2,
+            teacher.norm**2,  # squared L2 sensitivity, in whole steps
             public.unit,
         )
         total = self.event_of_sums(public.sizes)
-        rounds = list[Moments]()
-        starts = list[FloatArray]()
+        moments = list[Moments]()
+        coef_before = list[FloatArray]()
+        # The empty list is a part of the name that sums were stored by ever since, so it stays.
         turn = turn._replace(subject=[*turn.subject, []])
+        # In each round, a ballot is the product of the features of a person's rows and of the residuals of the student
+        # so far, at most `radius` long. The sum is asked for and averaged, by 1/variance, with the same round of
+        # earlier releases. Their students differ, so the coefficients are averaged likewise: the student adds these
+        # back to what the ballots say is missing.
         for number in range(self.rounds):
-            student = basis.student(n_people, rounds, starts)
-            radius = student.radius(basis.vectors, basis.start)
-            sum_of = partial(_sum_of_vectors, teacher, student, radius, n_scores)
+            student = basis.student(n_people, moments, coef_before)
+            radius = student.radius(basis.vectors, basis.prior)
+            cast_blocks = partial(_sum_of_vectors, teacher, student, radius, n_scores)
+            # The mean is the sum divided by the scale, so its noise is σ/scale, and the scale is its size in averages.
             scale = teacher.scale(radius) * n_people
             values, sigma, turn = yield from turn.ask(
                 NoisySum(teacher.noise_of_round(noise, number)),
                 form,
-                basis.ballot(sum_of=sum_of, number=number),
+                basis.ballot(cast_blocks=cast_blocks, number=number),
                 past[f"round {number}"],
                 size=scale,
-                total=None if rounds else total,
+                total=None if moments else total,
             )
-            starts.append(past[f"start {number}"].with_mean(student.coef_, scale))
-            rounds.append(Moments.of_sum(values, sigma, scale, radius))
-        student = basis.student(n_people, rounds, starts)
+            coef_before.append(past[f"start {number}"].with_mean(student.coef_, scale))
+            moments.append(Moments.of_sum(values, sigma, scale, radius))
+        student = basis.student(n_people, moments, coef_before)
         if not n_scores:
-            return rounds, student
+            return moments, student
+
         stacking = Stacking.of(student, basis.seen)
-        mechanism, form = self._stacking(public.sizes)
-        ballot = basis.ballot(sum_of=partial(_sum_of_stacking, stacking), number=self.rounds)
+        mechanism, stacking_form = self._stacking(public.sizes)
+        cast_blocks = partial(_sum_of_stacking, stacking)
         turn = turn._replace(subject=[*turn.subject, "stacking"])
         values, sigma, _ = yield from turn.ask(
             mechanism,
-            form,
-            ballot,
+            stacking_form,
+            basis.ballot(cast_blocks=cast_blocks, number=self.rounds),
             past["stacking"],
         )
-        return rounds, stacking.classifier(values[0], sigma, n_people)
+        return moments, stacking.classifier(values[0], sigma, n_people)
 
     def _checked_features(self, public: Public, n_people: int) -> Pipeline:
         """Return the features that the ballots are cast by, learned from public rows."""
@@ -422,7 +440,7 @@ class NoisyMoments(NoisySums):
             rows,
             n_classes=n_classes,
             n_people=n_people,
-            noise_multiplier=self._of_rounds(n_scores > 0),
+            noise_multiplier=self._noise_of_rounds(n_scores > 0),
             n_scores=n_scores,
         )
 
@@ -431,40 +449,40 @@ class NoisyMoments(NoisySums):
 
         They start from scores by public labels, if there are any: of each row by a model that was not shown its label.
         """
-        start = known.start(0)
+        public_models = known.start(0)
         n_scores = 0
         public_rows = known.rows
         labeled_rows = known.labeled
-        if start is not None:
+        # With models of public labels, the labeled rows are the public rows, in their order.
+        if public_models is not None:
             n_scores = known.n_classes
-            public_rows = np.hstack([known.rows, start.apart])
-            labeled_rows = np.hstack([known.labeled, start.apart])
+            public_rows = np.hstack([known.rows, public_models.apart])
+            labeled_rows = np.hstack([known.labeled, public_models.apart])
         features = self._features(public_rows, known.n_classes, people, n_scores)
         whole = _beside_scores(features, n_scores)
         of_labeled = whole.transform(labeled_rows)
         of_public = of_labeled
-        if start is None:
+        if public_models is None:
             of_public = whole.transform(public_rows)
         n_features = of_labeled.shape[1]
         unchanged = make_pipeline(PublicScaling(np.zeros(n_features), np.ones(n_features)))
-        # By the id of the last scores: several trials have the same.
-        at_hand = dict[int, tuple[Matrix, Matrix, Spectrum]]()
+        # The last scores and their result: several trials have the same scores.
+        at_hand = list[tuple[FloatArray | None, tuple[Matrix, Matrix, Spectrum]]]()
 
         def with_scores(scores: FloatArray | None) -> tuple[Matrix, Matrix, Spectrum]:
             """Return the features of labeled and of public rows, and the spectrum of these."""
-            if id(scores) not in at_hand:
-                at_hand.clear()
+            if not at_hand or at_hand[0][0] is not scores:
                 labeled = of_labeled
                 public = of_public
-                if start is not None and scores is not None:
-                    changed = np.flatnonzero((scores != start.apart).any(axis=1))
+                if public_models is not None and scores is not None:
+                    changed = np.flatnonzero((scores != public_models.apart).any(axis=1))
                     rows = np.hstack([known.rows, scores])
                     labeled = of_labeled.copy()
                     labeled[changed] = whole.transform(rows[changed])
                     public = labeled
-                spectrum = Spectrum.of(public[:, : n_features - n_scores])
-                at_hand[id(scores)] = labeled, public, spectrum
-            return at_hand[id(scores)]
+                spectrum = Spectrum.of(_without_scores(public, n_scores))
+                at_hand[:] = [(scores, (labeled, public, spectrum))]
+            return at_hand[0][1]
 
         def predict(
             taught: IntArray, noise: NoiseSource, scores: FloatArray | None = None
@@ -472,6 +490,7 @@ class NoisyMoments(NoisySums):
             labeled, public_features, spectrum = with_scores(scores)
             n_people = len(taught)
             shards = Shards.of_single_people(n_people)
+            # So that the noise per person is that of the real run.
             method = self.with_noise(self.calibrated.noise_multiplier * n_people / people)
             trial = replace(known, rows=public_features)
             public = trial.public(shards.unit, n_people, scored=n_scores > 0)
@@ -491,8 +510,13 @@ def _beside_scores(features: Any, n_scores: int) -> _Features:
     return BesideScores(features, n_scores) if n_scores else features
 
 
-def _start(seen: Matrix, n_scores: int) -> Matrix | None:
-    """Return what is expected of rows by their scores, less the chance of a class at random."""
+def _without_scores(seen: Matrix, n_scores: int) -> Matrix:
+    return seen[:, : seen.shape[1] - n_scores]
+
+
+def _prior_of(seen: Matrix, n_scores: int) -> Matrix | None:
+    """Return the chances of classes by the scores of rows, less that of a class at random; None without scores."""
+    # seen: (rows, features + scores); returned: (rows, classes)
     if not n_scores:
         return None
     return chances_of(seen[:, -n_scores:]) - 1 / n_scores

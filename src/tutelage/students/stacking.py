@@ -21,7 +21,7 @@ from tutelage.features.rowwise import projector
 from tutelage.features.scored import chances_of
 from tutelage.students.noisy_sums import NoisySumClassifier
 
-N_SCORES = 3  # of the public labels, of the ballots beyond them, and of the ballots with them
+N_STACKED = 3  # of the public labels, of the ballots beyond them, and of the ballots with them
 _BEYOND = 1  # of the three scores, the ballots beyond public labels
 # Deviations of the noise: an entry of the Gram matrix that is larger is not noise alone.
 _SHOWN = 2.0
@@ -57,7 +57,7 @@ class Stacking:
     def of(cls, student: NoisySumClassifier, seen: FloatArray) -> Self:
         """Return the ballot whose scales follow from the public rows `seen`, shape (public rows, features)."""
         # scores: (public rows, scores, classes); variances, deviations: (scores,)
-        ballot = cls(student, np.ones(N_SCORES), 1.0)
+        ballot = cls(student, np.ones(N_STACKED), 1.0)
         scores = ballot._scores(seen)
         variances = (scores**2).sum(axis=2).mean(axis=0) / (len(student.classes_) - 1)
         deviations = np.maximum(np.sqrt(variances), _LEAST_DEVIATION)
@@ -67,7 +67,7 @@ class Stacking:
     @property
     def n_weights(self) -> int:
         """How many weights there are: one for each score and each class."""
-        return N_SCORES + len(self.student.classes_)
+        return N_STACKED + len(self.student.classes_)
 
     def ballots(self, seen: FloatArray, labels: IntArray) -> IntArray:
         """Return the numbers of each row, shape (rows, numbers), of a length of at most about 2¹⁶.
@@ -107,12 +107,12 @@ class Stacking:
             total,
             sigma,
             n_people,
-            (N_SCORES, self.n_weights - N_SCORES),
+            (N_STACKED, self.n_weights - N_STACKED),
         )
-        if not weights[:N_SCORES].any():
+        if not weights[:N_STACKED].any():
             weights[_BEYOND] = self._all_or_nothing(total, sigma, n_people, weights)
         weights /= self.radius
-        return self._classifier(weights[:N_SCORES] / self.deviations, weights[N_SCORES:])
+        return self._classifier(weights[:N_STACKED] / self.deviations, weights[N_STACKED:])
 
     def _all_or_nothing(
         self,
@@ -133,10 +133,10 @@ class Stacking:
             self.n_weights,
         )
         whole = self.deviations[_BEYOND] * self.radius
-        of_scores = gram[:N_SCORES, :N_SCORES]
-        left = (gradient - gram @ weights)[:N_SCORES]
+        of_scores = gram[:N_STACKED, :N_STACKED]
+        left = (gradient - gram @ weights)[:N_STACKED]
         moved = whole * of_scores[:, _BEYOND]
-        covariance = max(noise, 1e-6) ** 2 * np.eye(N_SCORES) + of_scores / n_people
+        covariance = max(noise, 1e-6) ** 2 * np.eye(N_STACKED) + of_scores / n_people
         gain = np.matmul(moved, np.linalg.solve(covariance, left - moved / 2))
         is_shown = gram[_BEYOND, _BEYOND] > _SHOWN * noise / 4
         if is_shown and gain > 0:
