@@ -36,7 +36,7 @@ def test_the_reader_that_old_pandas_was_is_caught(tables, monkeypatch):
     # The fault.
     monkeypatch.setattr("tutelage.features.columns.require_same_types", lambda *_, **__: None)
     # And what would hide it.
-    monkeypatch.setattr("tutelage.features.cells.steady", lambda numbers: numbers)
+    monkeypatch.setattr("tutelage.features.cells.round_to_13_digits", lambda numbers: numbers)
     columns, by = PublicColumns.learn(public), {"pandas": file_attack.old_pandas}
     found = checklist.check_cells(private, public, columns, by=by)
     assert found.verdict == "fail"

@@ -1,4 +1,4 @@
-"""Cells of named columns: which kind a column is, by its public cells, and what its cells are in numbers."""
+"""Cells of named columns: the kind of a column, from its public cells, and the conversion of cells to numbers."""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -33,21 +33,25 @@ TEXT = "text"
 """The name of a column of texts that come without one."""
 _LIBRARIES = ("pandas", "polars")
 UNKNOWN = -1  # code of a category that no public row has
-_EMPTY = ("", "?")  # how text spells a missing value
-_TRUTH = ("False", "True")  # the categories of a column of truth values
+# How text spells a missing value where cells become numbers or codes. Where the kind of a public column is determined,
+# "?" is a cell like others: it makes no number column, but is one of the categories.
+_EMPTY = ("", "?")
+_TRUTH = ("False", "True")  # the categories of a boolean column
 _DAY = 86_400 * 10**6  # microseconds
 _EPOCH = datetime(1970, 1, 1)
 _DIGITS = 13
-_ENOUGH_CELLS = 50  # in a column that is no category
-_WORDS_OF_TEXT = 3  # names of people mostly have fewer
+_MIN_CELLS_OF_TEXT = 50  # with fewer filled cells, a column has categories
+_MIN_WORDS_OF_TEXT = 3  # names of people mostly have fewer
 _WITH_COMMA = re.compile(r"[-+]?[\d.]*\d(,\d+)*([.]\d+)?")
 _OTHER_DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d\d)( .*)?")  # 07.09.2024, 9/7/24 17:30
 _SIMPLE = (str, Real, Decimal, date, time)
 _TRUTH_TYPES: tuple[type[object], ...] = (str, bool, np.bool_)
+COMMA = "decimal comma"
+DAY_FIRST = "dd.mm.yyyy"
 
 Categories = npt.NDArray[np.str_]
 ColumnKind = str | Categories
-"""A word, or the categories."""
+"""The kind of a column: "text" or a key of `NUMERIC`, or the categories."""
 
 
 def named_cells(
@@ -61,6 +65,7 @@ def named_cells(
     cells = column_array(rows)
     if is_series(cells) and any(isinstance(cell, str) for cell in cells):
         cells = np.array(cells, dtype=object)
+    # Objects, or text of numpy in either form.
     if not is_array(cells) or cells.ndim != 1 or cells.dtype.kind not in "OUT":
         return None
     texts = cells.astype(object)
@@ -70,7 +75,7 @@ def named_cells(
 
 
 def as_texts(cells: Cells) -> Array:
-    """Return the cells of a column as texts, by their values; an empty one is blank."""
+    """Return the cells of a column as texts, in one spelling of each value (see `by_value`); empty cells as ""."""
     return of_each(cells, by_value, object)
 
 
@@ -173,16 +178,21 @@ def kind_of(
     *,
     short_texts: bool = False,
 ) -> ColumnKind:
-    """Return the kind of a public column: a word, or its categories; short texts, such as ids, are refused or text."""
+    """Return the kind of a public column.
+
+    Short texts that differ in most rows, such as ids, are refused; with `short_texts`, they are of kind "text".
+    """
     cells = table.column(name)
-    if cells.dtype.kind in "iufM" and np.any(cells == cells):  # one is filled: no NaN, NaT
+    has_filled_cell = np.any(cells == cells)  # NaN and NaT differ from themselves
+    if cells.dtype.kind in "iufM" and has_filled_cell:
         return "date" if cells.dtype.kind == "M" else "number"
     filled = _filled_cells(cells)
+    # A column in which all cells are empty has one category, the empty one.
     if name in table.levels or all(map(_is_truth, filled)):
         return categories_of(table, name)
-    is_written = table.types.get(name) == WRITTEN
-    of_number = is_number if is_written else _is_number
-    if all(map(of_number, filled)):
+    # Cells of a csv file are text, which may read as a number; elsewhere, only a number counts as one.
+    is_text_of_csv = table.types.get(name) == WRITTEN
+    if all(map(is_number if is_text_of_csv else _has_number_type, filled)):
         return "number"
     if all(map(_is_date, filled)):
         return "date"
@@ -200,9 +210,9 @@ def kind_of(
             f"Column '{name}' of the public rows holds numbers with commas. Declare the kind '{COMMA}', or write "
             "decimals with a point; write nothing between thousands."
         )
-    if len(filled) < _ENOUGH_CELLS or 2 * len(different) <= len(filled):
+    if len(filled) < _MIN_CELLS_OF_TEXT or 2 * len(different) <= len(filled):
         return known
-    long = sum(len(text.split()) >= _WORDS_OF_TEXT for text in different)
+    long = sum(len(text.split()) >= _MIN_WORDS_OF_TEXT for text in different)
     if short_texts or 2 * long > len(different):
         return "text"
     if all(map(_OTHER_DATE.fullmatch, different)):
@@ -233,9 +243,9 @@ def require_kind(
         if kind in NUMERIC:
             plural = {"number": "numbers", "date": "dates"}
             of = plural.get(kind, f"cells of the form '{kind}'")
-            _in_numbers(cells, NUMERIC[kind], f"{column} must hold {of} only, as declared")
+            _convert_cells(cells, NUMERIC[kind], f"{column} must hold {of} only, as declared")
         return
-    unknown = cells[_codes(cells, kind) == UNKNOWN]
+    unknown = cells[_lookup(cells, kind) == UNKNOWN]
     for value in unknown.tolist():
         if not _is_empty(value):
             raise InvalidDataError(
@@ -262,7 +272,7 @@ def _filled_cells(cells: Cells) -> list[Any]:
     return [value for value in cells.tolist() if not is_missing(value)]
 
 
-def _is_number(cell: object) -> bool:
+def _has_number_type(cell: object) -> bool:
     return isinstance(cell, Real | Decimal) and not isinstance(cell, bool | np.bool_)
 
 
@@ -280,7 +290,7 @@ def _is_date(cell: object) -> bool:
         return False
 
 
-# Cells in numbers, each by itself
+# Conversion to numbers, of each cell independently of the others
 
 
 def _number_with_comma(cell: Any) -> float:
@@ -310,15 +320,13 @@ def _day_first(cell: Any) -> float:
 
 
 _ToNumber = Callable[[Any], float]
-COMMA = "decimal comma"
-DAY_FIRST = "dd.mm.yyyy"
 NUMERIC: dict[str, _ToNumber] = {
     "number": float,
     "date": _day,
     COMMA: _number_with_comma,
     DAY_FIRST: _day_first,
 }
-"""Kinds of columns that become one number, and what it is of a cell."""
+"""The kinds of columns whose cells become one number each, and the conversion of a cell."""
 
 
 def is_day(kind: str) -> bool:
@@ -338,18 +346,18 @@ def in_numbers(
             days = cells.astype(np.int64) / _DAY
             return np.where(np.isnat(cells), np.nan, days)
         refusal = f"{column} must hold dates only, as the public rows do"
-        return _in_numbers(cells, NUMERIC[kind], refusal)
+        return _convert_cells(cells, NUMERIC[kind], refusal)
     if cells.dtype.kind in "buif":
-        return steady(cells.astype(np.float64))
+        return round_to_13_digits(cells.astype(np.float64))
     refusal = f"{column} holds text, but only numbers in the public rows"
-    return steady(_in_numbers(cells, NUMERIC[kind], refusal))
+    return round_to_13_digits(_convert_cells(cells, NUMERIC[kind], refusal))
 
 
-def steady(numbers: FloatArray) -> FloatArray:
-    """Return numbers with 13 digits, which all readers agree on: some read "0.1" with another last bit than others.
+def round_to_13_digits(numbers: FloatArray) -> FloatArray:
+    """Return numbers rounded to 13 digits: CSV parsers read the same decimal with different last bits.
 
-    A decimal of at most 13 digits becomes the float next to it, and lies far from where rounding changes. So a map with
-    a border, of whatever library, has the same features of it through every reader.
+    A decimal of at most 13 digits becomes the float nearest to it, and rounding errors of a parser do not change that.
+    So a threshold of any feature map gives the same feature, whichever parser read the value.
     """
     with np.errstate(all="ignore"):
         scale = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(np.abs(numbers))))
@@ -357,20 +365,19 @@ def steady(numbers: FloatArray) -> FloatArray:
     return np.where(np.isfinite(rounded), rounded, numbers)
 
 
-def _in_numbers(
+def _convert_cells(
     cells: Cells,
     convert: _ToNumber,
     refusal: str,
 ) -> FloatArray:
-
     def number_of(cell: object) -> float:
         if _is_empty(cell):
             return np.nan
         return convert(cell)
 
-    with suppress(Exception):  # such as one of a class of somebody's own
+    with suppress(Exception):  # of any type, because cells may be of a user's own class
         return of_each(cells, number_of, np.float64)
-    # Out here: Python's own error, which quotes the cell, would be carried along as the context.
+    # Raised outside the block: otherwise `__context__` keeps the original error, which quotes the cell.
     raise InvalidDataError(f"{refusal}. Clean the column, or leave it out.")
 
 
@@ -379,13 +386,13 @@ def of_each(
     convert: Callable[[Any], object],
     dtype: npt.DTypeLike,
 ) -> Array:
-    """Return what a function makes of each cell, of equal ones once where that is quick."""
+    """Return the result of `convert` for each cell, called once for equal cells where finding these is quick."""
     if cells.dtype.kind in "biufM":
         different, places = np.unique(cells, return_inverse=True)
         results = np.fromiter(map(convert, different.tolist()), dtype, count=len(different))
         return results[places]
     values = cells.tolist()
-    # Several times as fast, for columns of millions of cells.
+    # Several times as fast as the way below, for columns of millions of cells.
     if set(map(type, values)) <= {str, NoneType}:
         result_of = {cell: convert(cell) for cell in set(values)}
         return np.fromiter(map(result_of.__getitem__, values), dtype, count=len(values))
@@ -403,10 +410,11 @@ def codes_of(
     categories: Categories,
     column: str,
 ) -> FloatArray:
-    """Return the place of each cell among the categories, by its value; `column` is what an error calls them.
+    """Return the index of each cell among the categories, compared by value; `column` names the column in errors.
 
-    A column that holds no text, but values of a kind that no category is of, is refused: some readers make truth values
-    or times of text, unless the cell of one person is neither, and that person would change the codes of all others.
+    Some readers parse a column as booleans or times only if every cell is one. A single person's odd cell would then
+    change the parsed values, and so the codes, of all others. So a column without text is refused if it holds values of
+    a kind that no category has.
     """
     if not any(isinstance(cell, str) and cell.strip() for cell in cells.tolist()):
         public_kinds = {_kind_of_text(by_value(category)) for category in categories.tolist()}
@@ -415,7 +423,7 @@ def codes_of(
             raise InvalidDataError(
                 f"{column} holds no text, and the public rows do. Read it as text, as the public rows were read."
             )
-    return _codes(cells, categories)
+    return _lookup(cells, categories)
 
 
 def _kind_of_cell(cell: object) -> str:
@@ -423,6 +431,7 @@ def _kind_of_cell(cell: object) -> str:
         return "truth"
     if isinstance(cell, Real | Decimal):
         return "number"
+    # Another kind is never one of the public ones, so it is refused.
     return "date" if isinstance(cell, date) else "another"
 
 
@@ -434,18 +443,18 @@ def _kind_of_text(text: str) -> str:
     return "date" if _is_date(text) else "text"
 
 
-def _codes(cells: Cells, categories: Categories) -> FloatArray:
-    codes = code_of(categories)
+def _lookup(cells: Cells, categories: Categories) -> FloatArray:
+    codes = code_by_category(categories)
     return of_each(cells, lambda cell: codes.get(by_value(cell), UNKNOWN), np.float64)
 
 
-def code_of(categories: Categories) -> dict[str, int]:
-    """Return the place of each category by its value, and of empty cells."""
+def code_by_category(categories: Categories) -> dict[str, int]:
+    """Return the index of each category by its value; all spellings of an empty cell have the index of one of them."""
     codes = dict[str, int]()
     for code, category in enumerate(categories.tolist()):
         codes.setdefault(by_value(category), code)
-    blank, mark = _EMPTY
-    empty = codes.get(blank, codes.get(mark, UNKNOWN))
+    blank, question_mark = _EMPTY
+    empty = codes.get(blank, codes.get(question_mark, UNKNOWN))
     return {**dict.fromkeys(_EMPTY, empty), **codes}
 
 

@@ -29,7 +29,7 @@ from tutelage.exceptions import (
     quote,
 )
 from tutelage.features.base import PublicFeatureMap
-from tutelage.features.cells import categories_of, columns_of, kind_of, of_each, steady
+from tutelage.features.cells import categories_of, columns_of, kind_of, of_each, round_to_13_digits
 from tutelage.tables import (
     NUMBER_TYPES,
     TEXT_TYPE,
@@ -392,7 +392,7 @@ def edges_of(column: _Column) -> FloatArray:
     halves = 2.0 ** -np.arange(1, _HALVES + 1)
     shares = np.unique(np.concatenate([np.arange(_EVEN) / _EVEN, halves]))
     edges = low + (high - low) * shares
-    return np.unique(steady(edges.astype(np.float64)))
+    return np.unique(round_to_13_digits(edges.astype(np.float64)))
 
 
 def _bin_names(column: _Column) -> list[str]:
@@ -426,8 +426,8 @@ def _numbers(cells: Cells) -> FloatArray:
     """Return cells as numbers, NaN where a cell is none, the same of every type that a reader gives them."""
     with np.errstate(all="ignore"):  # a warning would tell of a row
         if cells.dtype.kind in "iuf":
-            return steady(cells.astype(np.float64))
-        return steady(of_each(cells, _number, np.float64))
+            return round_to_13_digits(cells.astype(np.float64))
+        return round_to_13_digits(of_each(cells, _number, np.float64))
 
 
 def _number(cell: object) -> float:

@@ -25,7 +25,7 @@ from tutelage._internal.outputs import claim_output, form
 from tutelage._internal.typing import Array, FloatArray
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features.base import parts_of
-from tutelage.features.cells import UNKNOWN, code_of
+from tutelage.features.cells import UNKNOWN, code_by_category
 from tutelage.features.columns import PublicColumns
 from tutelage.features.fitted import PublicTransformer
 from tutelage.features.images import LEVELS, EdgesAndLevels
@@ -352,7 +352,7 @@ def _columns(part: PublicColumns, *cells: _Node) -> _Node:
     columns = [cells_of[name] for name in part.numbers]
     for of_column, texts in zip(cells, part.categories, strict=True):
         if texts is not None:
-            columns.append(_codes(of_column, texts.tolist(), code_of(texts)))
+            columns.append(_codes(of_column, texts.tolist(), code_by_category(texts)))
     return _side_by_side(columns)
 
 
