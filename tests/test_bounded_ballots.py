@@ -177,7 +177,9 @@ def test_rounded_noise_adds_up_over_releases_of_different_noise(adaptive):
     )
     # Does the second release move always, or only where the first was positive?
     second = np.where((np.arange(-70, 71) > 0)[:, None], moves, stays) if adaptive else moves
-    p, q, delta = np.outer(here, stays).ravel(), (there[:, None] * second).ravel(), 1e-5
+    p = np.outer(here, stays).ravel()
+    q = (there[:, None] * second).ravel()
+    delta = 1e-5
     found = shifted_gaussian_composition([(3.0, 4), (5.0, 9)], delta)
     for one, other in ((p, q), (q, p)):
         assert hockey_stick(one, other, found) <= delta
@@ -273,7 +275,8 @@ def _moment(p: np.ndarray, q: np.ndarray, order: float) -> np.ndarray:
 
 @pytest.mark.parametrize(("cap", "sigma", "order"), [(1, 1.5, 3.0), (2, 1.5, 1.3), (2, 4.0, 3.0)])
 def test_no_adaptive_campaign_costs_more_than_its_cap(cap, sigma, order):
-    event, orders = CappedArgmaxGaussian(sigma, cap, 2, ONE_TEACHER), np.array([order])
+    event = CappedArgmaxGaussian(sigma, cap, 2, ONE_TEACHER)
+    orders = np.array([order])
     bound = rdp_of_three_outcomes(event, orders).values[0]
     worlds, every, never = laws_beside(LEADS, sigma), campaigns(cap), campaigns(0)
     worst = worst_campaign(every, every, worlds, order)

@@ -2,6 +2,7 @@
 
 import re
 import warnings
+import weakref
 from dataclasses import replace
 from functools import partial
 
@@ -109,7 +110,13 @@ def test_a_trial_without_noise_is_a_fit_without_noise():
     shown = PublicSteps.learn(PublicRows(X, "X_public"), X.shape[1]).transform(X)
     known = PublicLabels(shown, shown, y, 3, own=False)
     method = NoisyMoments(mechanism=NoisySum(0.05))
-    predicted = method.rehearsal(known, 300)(np.arange(300), SimulationNoise(0), None)
+    scores = np.zeros(1)  # without own labels they are not used
+    kept = weakref.ref(scores)
+    trial = method.rehearsal(known, 300)
+    predicted = trial(np.arange(300), SimulationNoise(0), scores)
+    del scores
+    # Features are remembered by their scores. If these were freed, other scores could have their id.
+    assert kept() is not None
     model = PATEClassifier(method=method, noise=SimulationNoise(0)).fit(X, y, X_public=X)
     assert np.mean(predicted == model.predict(X)) > 0.995
 
@@ -358,7 +365,8 @@ def test_methods_that_no_trial_follows_are_refused(method, said):
 
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_rounds_of_the_default_method_are_those_of_vectors_in_every_spelling(rounds):
-    method, by_default = NoisyMoments(rounds=rounds), PATEClassifier()
+    method = NoisyMoments(rounds=rounds)
+    by_default = PATEClassifier()
     assert by_default.set_params(method__rounds=rounds).resolved().method == method
     assert read_method({"name": "noisy-moments", "rounds": rounds}) == method
     asked = target_of().method_asked(method)

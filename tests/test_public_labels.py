@@ -114,7 +114,9 @@ def test_the_numbers_of_a_ballot_are_gradient_and_gram_matrix_of_a_logistic_regr
         chances / chances.sum()
         for chances in (np.exp(power * seen[0, -3:]) for power in (1.0, 0.7))
     )
-    gradient, mean, size = shown[1] - sharp @ shown, soft @ shown, ballot.n_weights
+    gradient = shown[1] - sharp @ shown
+    mean = soft @ shown
+    size = ballot.n_weights
     gram = 4 * (shown.T @ (soft[:, np.newaxis] * shown) - np.outer(mean, mean))
     cast = ballot.ballots(seen, np.array([1]))[0] * np.sqrt(2) / 2**16
     upper = np.triu_indices(size)
