@@ -27,6 +27,7 @@ from tutelage.digests import RunningDigest
 from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError
 from tutelage.methods import NoisyMoments, TeacherVotes
 from tutelage.people import partitions
+from tutelage.people.blocks import PeopleBlock, Vectors
 from tutelage.preflight import Found
 from tutelage.privacy import round_up
 from tutelage.tables import Table, as_table, read_batches, read_table
@@ -251,6 +252,15 @@ def test_rows_that_change_while_they_are_read_are_refused_before_anything_is_rel
         spent > 0
     )
     assert spent < 0.1 if ids else spent == 0  # how many people there are was released already
+
+
+def test_vectors_kept_of_a_row_that_is_gone_are_made_anew():
+    """So the sum of the round is formed, and refused because rows changed."""
+    kept = Vectors()
+    for n_rows in (3, 2):
+        rows = np.eye(n_rows)
+        block = PeopleBlock(rows, np.zeros(n_rows, dtype=int), np.zeros(n_rows, dtype=int))
+        assert kept.of(block, lambda rows=rows: rows).shape == rows.shape
 
 
 # A fit that is killed

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tutelage._internal.records import by_identity
-from tutelage._internal.typing import Array, IntArray, Mask, is_array
+from tutelage._internal.typing import Array, IntArray, Mask, NeverPickled, is_array
 from tutelage._internal.validation import hmac_key, integer_at_least
 from tutelage.exceptions import InvalidDataError, OverlappingShardsError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
@@ -28,7 +28,7 @@ _WHOLE = re.compile(r"([+-]?)0*([0-9]+)(?:\.0*)?")
 
 @final
 @by_identity
-class Shards:
+class Shards(NeverPickled):
     """Which row goes to which teacher; private, because it says where a person's data lies.
 
     Parameters

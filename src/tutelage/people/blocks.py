@@ -96,7 +96,8 @@ class Vectors(NeverPickled):
         """Return the vectors of a block: no person is in two."""
         first = int(block.people[0])
         vectors = self._of_block.get(first)
-        if vectors is not None:
+        # Rows that were changed between two passes are refused at the end of this one.
+        if vectors is not None and len(vectors) == len(block.rows):
             return vectors
         vectors = make()
         if vectors.size <= self._room:

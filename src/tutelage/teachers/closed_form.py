@@ -19,7 +19,7 @@ from scipy import linalg
 
 from tutelage._internal.records import by_identity
 from tutelage._internal.threads import one_thread
-from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Mask, Matrix
+from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Mask, Matrix, Private
 from tutelage._internal.validation import positive
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards
@@ -34,11 +34,11 @@ MEMORY = 2**28  # bytes, about, that teachers take which are fitted, asked and f
 
 @final
 @by_identity
-class LabeledShards:
+class LabeledShards(Private):
     """Private rows with their shards, as the formulas take them."""
 
-    X: FloatArray = field(repr=False)
-    y: IntArray = field(repr=False)
+    X: FloatArray
+    y: IntArray
     shards: Shards
     n_classes: int
 
