@@ -21,7 +21,7 @@ from test_cohorts import copied
 from tutelage import LabelingSession, Ledger, LNMax, PATEClassifier, SimulationNoise, VoteHistogram
 from tutelage.accounting.composition import most_shifts
 from tutelage.accounting.filter import GaussianFilter
-from tutelage.cli.card import _from_results
+from tutelage.cli.card import _proved_card
 from tutelage.events import NoisySumGaussian
 from tutelage.exceptions import (
     BudgetExceededError,
@@ -213,10 +213,10 @@ def test_a_card_that_was_right_stays_right_after_a_raise(path, tmp_path):
         in whole.as_markdown().replace("\n", " ")
     )
     assert (
-        _from_results(cards[0], history.until_head(alone.budget.head, ""), claimed=False).epsilon
+        _proved_card(cards[0], history.until_head(alone.budget.head, ""), claimed=False).epsilon
         == alone.epsilon
     )
-    now = _from_results(cards[1], history, claimed=False)
+    now = _proved_card(cards[1], history, claimed=False)
     assert (now.epsilon.epsilon, now.budget.raised[0].before) == (2, 1)
     prove(now, "", history)
     assert now.epsilon == history.state.guarantee()

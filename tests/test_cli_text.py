@@ -16,7 +16,7 @@ from conftest import REPOSITORY
 from test_cli import configure, refusal
 from tutelage.cli import text
 from tutelage.cli.config import load_config
-from tutelage.cli.text import plain_console, printable
+from tutelage.cli.text import _printable, plain_console
 from tutelage.exceptions import ConfigError
 from tutelage.ledger import Ledger
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
@@ -71,7 +71,7 @@ def test_strings_are_text_and_never_markup_or_orders_to_a_terminal(capsys):
     assert "[/] \\u001b[2J \\u202eevil" in shown
     assert "[bold]\\u009b31m" in shown
     assert "\x1b" not in shown
-    assert printable("a\tb\nc é ε ق") == "a\tb\nc é ε ق"
+    assert _printable("a\tb\nc é ε ق") == "a\tb\nc é ε ق"
 
 
 # As any other: before a verb is looked for.

@@ -45,11 +45,11 @@ WORK = {
     """,
     # MPyC is imported again each time.
     "computing parties": """
-        from tutelage_consortium.mpc.runtime import load_mpyc
+        from tutelage_consortium.mpc.runtime import _load_mpyc
         def work():
             for name in [name for name in sys.modules if name.startswith("mpyc")]:
                 sys.modules.pop(name, None)
-            load_mpyc()
+            _load_mpyc()
     """,
     # Threads train in the same worker processes; a child must start its own.
     "workers": """

@@ -10,7 +10,7 @@ from consortia import PARTIES, TEACHERS, Computing, all_ended, compute, found, u
 from tutelage.exceptions import FederationError, ForgedMessageError, QuorumError, StaleBatchError
 from tutelage.mechanisms import ConfidentGNMax
 from tutelage_consortium import ComputingParty, Identity, Role
-from tutelage_consortium.computing_party import EntityShares, read_statement
+from tutelage_consortium.computing_party import _EntityShares, _read_statement
 from tutelage_consortium.messages import Kind
 from tutelage_consortium.sharing import HEAD_BYTES, MODULUS, decode, recombine, split
 
@@ -181,7 +181,7 @@ def test_shares_of_two_splittings_are_never_mixed(members):
 
 
 def test_shares_are_not_shown():
-    shown = repr(EntityShares("ab", np.array([[[123456]]], dtype=object), "digest"))
+    shown = repr(_EntityShares("ab", np.array([[[123456]]], dtype=object), "digest"))
     assert "hidden" in shown
     assert "123456" not in shown
 
@@ -309,7 +309,7 @@ def test_a_statement_in_another_form_is_refused():
         "nonce": "n",
     }
     said |= {"held": {"a": ["s", "d"]}, "begun": None}
-    assert read_statement(json.dumps(said).encode()).held == {"a": ("s", "d")}
+    assert _read_statement(json.dumps(said).encode()).held == {"a": ("s", "d")}
     for change in ({"begun": {"a": ["x"]}}, {"held": {"a": ["x"]}}, {"nonce": 1}, {"x": 1}):
         with pytest.raises(ForgedMessageError, match="not in the form"):
-            read_statement(json.dumps(said | change).encode())
+            _read_statement(json.dumps(said | change).encode())

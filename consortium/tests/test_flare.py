@@ -19,9 +19,9 @@ from tutelage_consortium.flare import (
     ROUND_BYTES,
     MailClient,
     MailServer,
-    is_for,
-    is_place,
-    may_deliver,
+    _is_for,
+    _is_place,
+    _may_deliver,
 )
 
 pytestmark = [pytest.mark.rest, pytest.mark.timeout(600)]
@@ -195,22 +195,22 @@ def test_a_member_delivers_in_its_own_name_and_to_places_of_the_mailbox():
         "shares/aa/h1.to-h2.0f.sealed",
         "labels/aa/h1.to-h2.0f.ff.sealed",
     ):
-        assert may_deliver(path, "h1")
-        assert not may_deliver(path, "h")
-        assert not may_deliver(path, "h11")
+        assert _may_deliver(path, "h1")
+        assert not _may_deliver(path, "h")
+        assert not _may_deliver(path, "h11")
     odd = ("members/h1.", "members/h1.json\n", "members/.h1.json", "members/h1.x.part/h1.x")
     for path in (*OUTSIDE, *FOREIGN[:-1], *odd):
-        assert not may_deliver(path, "h1")
-    assert not is_place("members/h1")  # the name of a folder
-    assert not is_place("members/a.b/h1.json")  # the name of a file
+        assert not _may_deliver(path, "h1")
+    assert not _is_place("members/h1")  # the name of a folder
+    assert not _is_place("members/a.b/h1.json")  # the name of a file
 
 
 def test_shares_are_for_their_sender_and_recipient():
     for path in ("shares/aa/h1.to-h20.sealed", "shares/aa/h1.to-h20.0f.sealed"):
         assert [
-            name for name in ("h", "h1", "h10", "h2", "h20", "h20-0", "20") if is_for(path, name)
+            name for name in ("h", "h1", "h10", "h2", "h20", "h20-0", "20") if _is_for(path, name)
         ] == ["h1", "h20"]
-    assert is_for("labels/aa/h1.to-h2.sealed", "h3")
+    assert _is_for("labels/aa/h1.to-h2.sealed", "h3")
 
 
 def test_other_bytes_are_refused_and_links_are_not_followed(tmp_path):

@@ -16,7 +16,7 @@ from parties import BACKSTOP, Party, Running, certificate, run_three, summands, 
 from processes import until
 from tutelage.exceptions import FederationError, InvalidParameterError, PartyLostError
 from tutelage_consortium.mpc import Endpoint, run_party
-from tutelage_consortium.mpc.connect import Handshake, Met
+from tutelage_consortium.mpc.connect import _Handshake, _Met
 from tutelage_consortium.mpc.links import MOST_UNASKED, FrameKind, context_for
 from tutelage_consortium.mpc.session import REPETITIONS, Session, _coefficients, _projections
 from tutelage_consortium.sharing import (
@@ -335,13 +335,13 @@ def test_no_end_speaks_a_tls_older_than_1_3():
 
 
 def test_impostors_are_refused_and_the_right_party_still_gets_its_place():
-    assert "pairwise" not in repr(Met(None, None, b"pairwise"))  # type: ignore[arg-type]
+    assert "pairwise" not in repr(_Met(None, None, b"pairwise"))  # type: ignore[arg-type]
     one, two, three_ = three()
     last = one.endpoints[2]
     waiting = [Running(party, greeting) for party in (two, three_)]
     until(partial(listens, last))
     trusted = [endpoint.certificate_pem for endpoint in one.endpoints]
-    right = Handshake(0, one.endpoints, one.key)._greeting(0)
+    right = _Handshake(0, one.endpoints, one.key)._greeting(0)
     for what, pem, key, said in (
         ("a stranger", *certificate("one"), right),
         ("the certificate of two, the place of one", trusted[1], two.key, right),
@@ -386,7 +386,7 @@ def against_two(body, given, hostile):
     running = [Running(party, body, *given, room=ROOM) for party in others]
 
     async def attack():
-        handshake = Handshake(0, one.endpoints, one.key)
+        handshake = _Handshake(0, one.endpoints, one.key)
         met = await handshake.everybody(BACKSTOP)
         for connection in met.values():
             hostile(connection[1])

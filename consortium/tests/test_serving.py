@@ -31,10 +31,10 @@ from tutelage_consortium import (
     Role,
     aggregator,
 )
-from tutelage_consortium.computing_party import agreed_pins, read_statement, statement_of
+from tutelage_consortium.computing_party import _agreed_pins, _read_statement, _statement_of
 from tutelage_consortium.mailbox import consortium_status
 from tutelage_consortium.messages import Kind
-from tutelage_consortium.serving import Serving, question_of
+from tutelage_consortium.serving import Serving, _question_of
 from tutelage_consortium.sharing import HEAD_BYTES, open_sum, split
 from tutelage_consortium.sums import REHEARSAL, SharedSums
 
@@ -171,10 +171,10 @@ def after_one(computed, tmp_path):
 
 def test_the_question_says_who_comes_and_the_words(play):
     terms = play.members.consortium
-    assert question_of(None, terms).startswith(
+    assert _question_of(None, terms).startswith(
         "4 hospitals join 'Hospitals': hospital-0, hospital-1,"
     )
-    assert terms.words in question_of(None, terms)
+    assert terms.words in _question_of(None, terms)
 
 
 def test_a_roster_with_other_terms_or_with_strangers_is_refused_whatever_its_words(play):
@@ -486,7 +486,9 @@ def test_parties_with_different_rosters_open_nothing(play):
     batch = play.ask()
     rosters = [play.members.consortium, play.amended()]
     with pytest.raises(StaleBatchError, match="not at the same batch and roster"):
-        agreed_pins([read_statement(statement_of(roster, batch, {}, None)) for roster in rosters])
+        _agreed_pins(
+            [_read_statement(_statement_of(roster, batch, {}, None)) for roster in rosters]
+        )
 
 
 def test_a_rehearsal_spends_nothing_and_reads_no_private_row(play):

@@ -37,7 +37,7 @@ from tutelage.ledger.turns import is_held
 from tutelage.mechanisms import GNMax, NoisySum
 from tutelage.methods import Additive
 from tutelage_consortium import Aggregator, Batch, ComputingParty, Entity, Home
-from tutelage_consortium.computing_party import statement_of
+from tutelage_consortium.computing_party import _statement_of
 from tutelage_consortium.entity import ballots_of
 from tutelage_consortium.sharing import (
     HEAD_BYTES,
@@ -48,7 +48,7 @@ from tutelage_consortium.sharing import (
     encode,
     open_sum,
 )
-from tutelage_consortium.sums import OpenedSum, SharedSums, _answer
+from tutelage_consortium.sums import SharedSums, _answer, _OpenedSum
 
 ENTITIES, ROWS, PEOPLE, MULTIPLIER = 4, 300, 200, 0.5
 NAMES = [f"hospital-{number}" for number in range(ENTITIES)]
@@ -346,7 +346,9 @@ def test_the_hash_of_a_partys_shares_confirms_no_guess_of_a_hospitals_sum(member
     payloads, numbers = members.payloads(batch, NAMES[0]), (math.prod(asked.shape),)
     total = open_sum([payload[HEAD_BYTES:] for payload in payloads], numbers)
     held, _ = ComputingParty(members.home(PARTIES[2]))._usable_shares(batch, members.mailbox)
-    name, digest = json.loads(statement_of(members.consortium, batch, held, None))["held"][NAMES[0]]
+    name, digest = json.loads(_statement_of(members.consortium, batch, held, None))["held"][
+        NAMES[0]
+    ]
     known = sum(decode(payload[HEAD_BYTES:], numbers) for payload in payloads[:2])
     share = encode((total.astype(object) - known) % MODULUS)
     salts = [payload[SPLIT_NAME_BYTES:HEAD_BYTES] for payload in payloads]
@@ -439,7 +441,7 @@ def test_ballots_of_hospitals_add_up_to_those_of_all_and_one_person_moves_them_b
 def test_hospitals_that_answered_stand_for_all(sums):
     event = sums.events[0]
     answer = _answer(
-        OpenedSum((NAMES[2],), (7,) * event.variables), dict.fromkeys(NAMES, PEOPLE), event
+        _OpenedSum((NAMES[2],), (7,) * event.variables), dict.fromkeys(NAMES, PEOPLE), event
     )
     assert set(answer.values.ravel()) == {28}
     assert answer.sigma == pytest.approx(4 * event.sigma_of_share)

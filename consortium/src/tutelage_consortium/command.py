@@ -185,13 +185,7 @@ def join(
         )
     role, address = file.seats[found.name]
     draft = file.draft()
-    in_use = _in_use(folder)
-    if in_use and not new_keys:
-        raise ConfigError(
-            f"--home must be a new folder. {folder} is in use. To replace lost keys in it, add --new-keys."
-        )
-    if new_keys and not in_use:
-        raise ConfigError(f"--home must be the folder of a member for --new-keys. Got {folder}.")
+    _require_home(folder, new_keys=new_keys)
     identity = Identity.generate(found.name, role, address)
     people = list[str]()
     if new_keys:
@@ -217,7 +211,7 @@ def join(
             budget = _make_ledger(folder, file, draft, found.name)
             with budget.begin(None, Whom.by_ids(people)) as scope:
                 scope.write()
-            describe(draft, folder)
+            _describe(draft, folder)
         found.unpack(folder / _KIT)
         mail = found.mailbox or str((folder / _MAIL).resolve())
         table = data and str(data)
@@ -382,7 +376,7 @@ def status(home: _HomeArgument, html: Html = None, as_json: AsJson = False) -> N
             }
         )
         return
-    describe(terms, home)
+    _describe(terms, home)
     accepted = box.names_of_accepting(terms)
     waiting = [name for name in names_of(terms.members) if name not in accepted]
     told = ""
@@ -402,7 +396,7 @@ def status(home: _HomeArgument, html: Html = None, as_json: AsJson = False) -> N
         say(f"{identifier[:8]} is refused: {reason}", color=colors.YELLOW)
 
 
-def describe(terms: Consortium, home: Path) -> None:
+def _describe(terms: Consortium, home: Path) -> None:
     """Print the terms, and what a release takes from the budget of a member that has one."""
     # As Text, a name in square brackets is printed as it is, not read as markup.
     table = Table("", "", title=Text(terms.name), title_justify="left", show_header=False)
@@ -447,6 +441,17 @@ def _in_use(home: Path) -> bool:
             f"--home must be a new folder, or a member's folder. {home} holds other files: name another."
         )
     return used
+
+
+def _require_home(folder: Path, *, new_keys: bool) -> None:
+    """Refuse a folder in use for a new member, and any other for new keys."""
+    in_use = _in_use(folder)
+    if in_use and not new_keys:
+        raise ConfigError(
+            f"--home must be a new folder. {folder} is in use. To replace lost keys in it, add --new-keys."
+        )
+    if new_keys and not in_use:
+        raise ConfigError(f"--home must be the folder of a member for --new-keys. Got {folder}.")
 
 
 def _make_ledger(home: Path, file: TermsFile, draft: Consortium, member: str) -> Ledger:

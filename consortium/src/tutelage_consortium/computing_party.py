@@ -34,7 +34,7 @@ _TESTED, _SEED = "tested", "seed"  # and its part of what the test of shares fol
 _MISSED = "its shares did not reach all computing parties in time, or do not belong together."
 
 
-class EntityShares(NamedTuple):
+class _EntityShares(NamedTuple):
     """One entity's shares as one party holds them; private to it."""
 
     split: str
@@ -50,7 +50,7 @@ _Pins = dict[str, tuple[str, str, str, str]]
 
 
 @frozen
-class Statement:
+class _Statement:
     """The statement of a party to the others about its shares; public, for a salted hash hides the shares."""
 
     roster: str  # with whose keys this party opens and seals
@@ -62,14 +62,14 @@ class Statement:
     begun: Annotated[_Pins, Meta(min_length=1)] | None  # a batch is begun with somebody's votes
 
 
-def statement_of(
+def _statement_of(
     consortium: Consortium,
     batch: Batch,
-    held: dict[str, EntityShares],
+    held: dict[str, _EntityShares],
     begun: _Pins | None,
 ) -> bytes:
     """Return a statement of what a party holds."""
-    statement = Statement(
+    statement = _Statement(
         roster=consortium.roster_hash,
         batch=batch.identifier,
         queries=batch.query_hash,
@@ -80,18 +80,18 @@ def statement_of(
     return document("statement", statement)
 
 
-def read_statement(message: bytes) -> Statement:
+def _read_statement(message: bytes) -> _Statement:
     """Return what a party says it holds."""
     damaged = ForgedMessageError(
         "A computing party's statement is not in the form in which this version writes it."
     )
     try:
-        return record_in(message, "statement", Statement, damaged)
+        return record_in(message, "statement", _Statement, damaged)
     except AnotherFormatError as error:
         raise ForgedMessageError(str(error)) from None
 
 
-def agreed_pins(statements: list[Statement]) -> _Pins:
+def _agreed_pins(statements: list[_Statement]) -> _Pins:
     """Return the shares to use: those a party remembers to have begun with, or those all hold of one splitting."""
     if len({(each.roster, each.batch, each.queries) for each in statements}) > 1:
         raise StaleBatchError(
@@ -230,11 +230,11 @@ class ComputingParty:
 
     def _usable_shares(
         self, batch: Batch, mailbox: Mailbox
-    ) -> tuple[dict[str, EntityShares], dict[str, str]]:
+    ) -> tuple[dict[str, _EntityShares], dict[str, str]]:
         """Return the shares that this party can use, and why it cannot use others."""
         expected = self._scheme.expected_shares(batch)
         me = self._home.identity
-        held = dict[str, EntityShares]()
+        held = dict[str, _EntityShares]()
         left_out = dict[str, str]()
         for entity in self.consortium.entities:
             header = Header.of(self.consortium, batch, Kind.SHARES, entity.name, me.member.name)
@@ -245,7 +245,7 @@ class ComputingParty:
                 payload = unseal(me, entity, header, envelope)
                 split = payload[:SPLIT_NAME_BYTES].hex()
                 blocks = decode(payload[HEAD_BYTES:], expected.shape)
-                held[entity.name] = EntityShares(split, blocks, sha256_of(payload))
+                held[entity.name] = _EntityShares(split, blocks, sha256_of(payload))
             except (FederationError, InvalidDataError) as error:
                 left_out[entity.name] = str(error)
         if expected.people is not None:
@@ -264,13 +264,13 @@ class ComputingParty:
         session: Session,
         batch: Batch,
         begun: _Pins | None,
-        held: dict[str, EntityShares],
+        held: dict[str, _EntityShares],
         left_out: dict[str, str],
     ) -> tuple[str, Names]:
         """Fix on every disk whose votes are in the labels; return the name of the computation, and these entities."""
-        messages = await session.exchange(statement_of(self.consortium, batch, held, begun))
-        everyones = [read_statement(message) for message in messages]
-        pins = agreed_pins(everyones)
+        messages = await session.exchange(_statement_of(self.consortium, batch, held, begun))
+        everyones = [_read_statement(message) for message in messages]
+        pins = _agreed_pins(everyones)
         for each in everyones:
             for name in each.held.keys() - pins.keys() - left_out.keys():
                 left_out[name] = _MISSED

@@ -58,21 +58,21 @@ _PLACE = re.compile(
 )
 
 
-def is_place(path: str) -> bool:
+def _is_place(path: str) -> bool:
     """Return whether a file of a mailbox may have this path below it."""
     return _PLACE.fullmatch(path) is not None
 
 
-def may_deliver(path: str, name: str) -> bool:
+def _may_deliver(path: str, name: str) -> bool:
     """Return whether the member of that name may put a file there: in its own name only."""
     return (
-        is_place(path)
+        _is_place(path)
         and path.startswith(_DELIVERED)
         and path.rpartition("/")[2].startswith(f"{name}.")
     )
 
 
-def is_for(path: str, name: str) -> bool:
+def _is_for(path: str, name: str) -> bool:
     """Return whether the member of that name gets this file: every one but the shares between two others."""
     sender, _, recipient = path.rpartition("/")[2].partition(".to-")
     mine = sender == name or recipient.partition(".")[0] == name
@@ -125,7 +125,7 @@ class _Mail(FLComponent):
             for at, _, names in os.walk(self._folder)
             for name in names
         )
-        return sorted(filter(is_place, found))
+        return sorted(filter(_is_place, found))
 
     def _read(self, path: str) -> bytes | None:
         try:
@@ -196,10 +196,10 @@ class MailServer(_Mail):
         files = dict[str, bytes | None]()
         size = 0
         for path in asked["want"]:
-            if size < ROUND_BYTES and path in self._listed and is_for(path, name):
+            if size < ROUND_BYTES and path in self._listed and _is_for(path, name):
                 files[path] = self._read(path)
                 size += len(files[path] or b"")
-        names = [path for path in new if is_for(path, name)]
+        names = [path for path in new if _is_for(path, name)]
         return {
             "seen": [self._epoch, len(listed)],
             "names": names,
@@ -211,7 +211,7 @@ class MailServer(_Mail):
         """Store one file of a member, and return whether it is there."""
         try:
             if not (
-                may_deliver(path, name) and isinstance(data, bytes) and len(data) <= MOST_BYTES
+                _may_deliver(path, name) and isinstance(data, bytes) and len(data) <= MOST_BYTES
             ):
                 raise InvalidDataError(
                     "Its name or folder is not one that this member may write, or it is too long."
@@ -283,7 +283,11 @@ class MailClient(_Mail):
         self._here = dict.fromkeys(self._files())
         if self._seen[0]:  # not before the server has said what is there
             for path in self._here:
-                if size < ROUND_BYTES and path not in self._there and may_deliver(path, self._name):
+                if (
+                    size < ROUND_BYTES
+                    and path not in self._there
+                    and _may_deliver(path, self._name)
+                ):
                     self._there.add(path)
                     data = self._read(path)
                     if data is not None:
@@ -298,7 +302,7 @@ class MailClient(_Mail):
             self._there = set[str]()
             self._wanted = dict[str, None]()
         self._there.update(reply["names"])
-        lacking = (path for path in reply["names"] if is_place(path) and path not in self._here)
+        lacking = (path for path in reply["names"] if _is_place(path) and path not in self._here)
         self._wanted.update(dict.fromkeys(lacking))
         for path, data in reply["files"].items():
             if path in self._wanted:

@@ -73,7 +73,7 @@ _COMMUNICATION = {
 
 
 @frozen
-class Kit:
+class _Kit:
     """Whose kit it is, and where the server listens, as HOST:PORT."""
 
     consortium: str
@@ -124,7 +124,7 @@ def provision(folder: Path, consortium: str, server: str, members: Sequence[str]
             f"have names that differ by more than case, none of them {SERVER!r}",
         )
     places = {SERVER: folder / SERVER, **{name: folder / "members" / name for name in members}}
-    kits = [Kit(consortium, name, server) for name in places]
+    kits = [_Kit(consortium, name, server) for name in places]
     issuer = Identity("tutelage")
     authority = folder / "authority"
     if not authority.exists():
@@ -208,12 +208,12 @@ def start(path: Path, mailbox: Path) -> Carrier:
     return Carrier(process, path / "log.txt")
 
 
-def _read(path: Path) -> Kit:
+def _read(path: Path) -> _Kit:
     damaged = FederationError(f"{path} is not a kit, or it is damaged.")
-    return record_in(read_within(path / "kit.json"), "kit", Kit, damaged)
+    return record_in(read_within(path / "kit.json"), "kit", _Kit, damaged)
 
 
-def _settings(kit: Kit, side: str, mailbox: Path) -> dict[str, Any]:
+def _settings(kit: _Kit, side: str, mailbox: Path) -> dict[str, Any]:
     """Return by name what FLARE reads: one component, and no permission for anything else."""
     tls = {**_KEYS, "connection_security": "mtls"}
     server = {

@@ -162,9 +162,9 @@ class Mailbox:
             for found in matching_names(self.folder / "batches", rf"([0-9a-f]{{32}})\.{key}\.batch")
         ]
 
-    def answer(self, batch: Batch, sender: Member, recipient: Member) -> "Slot":
+    def answer(self, batch: Batch, sender: Member, recipient: Member) -> "_Slot":
         """Return where an entity's sealed shares for a computing party lie."""
-        return Slot(
+        return _Slot(
             self.folder / "shares" / batch.identifier / f"{_between(sender, recipient)}.sealed"
         )
 
@@ -195,7 +195,7 @@ class Mailbox:
 
 @final
 @frozen
-class Slot:
+class _Slot:
     """The place of one message."""
 
     path: Path

@@ -112,7 +112,7 @@ class Serving:
         if me not in after.members:
             self.say(f"Roster {after.roster} does not name {me.name} with the keys of this folder.")
             return False
-        if not self.accepts(question_of(before, after), after.words):
+        if not self.accepts(_question_of(before, after), after.words):
             self._declined.add(after.roster_hash)
             self.say(
                 f"Roster {after.roster} was not accepted, so {me.name} takes no part under it. To be asked again, type "
@@ -267,7 +267,7 @@ def taken_from(budget: Ledger, event: Event) -> str:
     return f"up to ε = {share:.4f} of ε = {budget.limit.epsilon:g} at δ = {budget.limit.delta:g}"
 
 
-def question_of(before: Consortium | None, after: Consortium) -> str:
+def _question_of(before: Consortium | None, after: Consortium) -> str:
     """Return the question whether to accept a roster, with what it changes and the words to compare."""
     hospitals = ", ".join(names_of(after.entities))
     parties = ", ".join(names_of(after.computing_parties))

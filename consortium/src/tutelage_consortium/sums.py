@@ -53,7 +53,7 @@ _MOST = 2.0**50  # of a number of a sum: far beyond honest ones, and scores by i
 
 @final
 @frozen
-class OpenedSum:
+class _OpenedSum:
     """A noisy sum that was opened; public."""
 
     entities: tuple[str, ...]  # whose ballots are in it
@@ -62,13 +62,13 @@ class OpenedSum:
 
 @final
 @frozen
-class SumsSoFar:
+class _SumsSoFar:
     """A release so far; public, and all that a batch of a sum holds."""
 
     release: Annotated[str, Meta(min_length=1, max_length=100)]
     # About how many each hospital has.
     people: dict[str, Annotated[int, Meta(ge=1, le=_MOST_PEOPLE)]]
-    sums: tuple[OpenedSum, ...] = ()
+    sums: tuple[_OpenedSum, ...] = ()
 
     def to_row(self) -> npt.NDArray[np.uint8]:
         """Return this as one row of bytes."""
@@ -81,7 +81,7 @@ class SumsSoFar:
 class Round:
     """The sum that is asked for after those that were opened, and the student so far; public."""
 
-    opened: SumsSoFar
+    opened: _SumsSoFar
     request: Request  # the last one again where all were opened
     classifier: Pipeline = field(repr=False)
 
@@ -161,7 +161,7 @@ class Sums:
         row = b""
         if batch.rows.dtype == np.uint8 and batch.rows.ndim == 2:
             row = batch.rows.tobytes()
-        opened = record_in(row, "opened sums", SumsSoFar, _refusal())
+        opened = record_in(row, "opened sums", _SumsSoFar, _refusal())
         if len(opened.sums) >= len(self.events) or not opened.people:
             raise _refusal()
         return self._after(opened)
@@ -172,10 +172,10 @@ class Sums:
         `total` is the noisy sum of the round that was `asked`, (classes, numbers), and `entities` are those whose
         ballots are in it.
         """
-        last = OpenedSum(tuple(entities), tuple(total.ravel().tolist()))
+        last = _OpenedSum(tuple(entities), tuple(total.ravel().tolist()))
         return self._after(replace(asked.opened, sums=(*asked.opened.sums, last)))
 
-    def _after(self, opened: SumsSoFar) -> Round:
+    def _after(self, opened: _SumsSoFar) -> Round:
         """Return the round that is asked after what was opened."""
         try:
             asked, outcome = self.driven(opened)
@@ -185,7 +185,7 @@ class Sums:
         place = min(len(opened.sums), len(asked) - 1)
         return Round(opened, asked[place], classifier)
 
-    def driven(self, opened: SumsSoFar) -> tuple[list[Request], Outcome]:
+    def driven(self, opened: _SumsSoFar) -> tuple[list[Request], Outcome]:
         """Let the method ask by what was opened; sums that were not count as zeros, of which it learns nothing."""
         asked = list[Request]()
         left = [*opened.sums]
@@ -202,7 +202,7 @@ class Sums:
 
     def first_round(self, release: str) -> Round:
         """Return the first round of a release of all present members."""
-        return self._after(SumsSoFar(release, self.terms.people_at))
+        return self._after(_SumsSoFar(release, self.terms.people_at))
 
 
 @final
@@ -246,7 +246,7 @@ class SharedSums:
 
     def _check_requests(self) -> None:
         """Refuse a method that asks for other sums than it says, as far as they can be seen beforehand."""
-        asked, _ = self.sums.driven(SumsSoFar("check", self.terms.people_at))
+        asked, _ = self.sums.driven(_SumsSoFar("check", self.terms.people_at))
         fits = len(asked) == len(self.sums.events)
         for request, event in zip(asked, self.sums.events, strict=False):
             one = _gaussian_of(self.sums.event_asked(request))
@@ -347,7 +347,7 @@ def hash_of_method(method: Method) -> str:
     return sha256_of(b"\n".join(found))
 
 
-def _answer(opened: OpenedSum, people: Mapping[str, int], event: SummedNoise) -> Answer:
+def _answer(opened: _OpenedSum, people: Mapping[str, int], event: SummedNoise) -> Answer:
     """Return a sum as if all people had cast ballots: those of the hospitals that did stand for all."""
     known = {*opened.entities} & people.keys()
     if not known or len(opened.entities) != len(known) or len(opened.values) != event.variables:

@@ -24,7 +24,7 @@ from tutelage_consortium.keys import Identity, Member, Role
 _Seat = tuple[Role, str | None]
 
 
-class Protected(Section, frozen=True):
+class _Protected(Section, frozen=True):
     """Whom the terms protect, and how much.
 
     Attributes
@@ -83,7 +83,7 @@ class TermsFile(Section, frozen=True):
     classes: Annotated[list[str], Meta(min_length=2)]
     quorum: Positive
     hospitals: dict[str, Positive]
-    privacy: Protected
+    privacy: _Protected
     parties: dict[str, str]
     schema: Entries
     method: str | None = None

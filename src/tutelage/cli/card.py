@@ -1,6 +1,7 @@
 """``tutelage card``: the privacy card, from the results of a run, a ledger, or both."""
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import date, timedelta
 from importlib.metadata import version
@@ -102,14 +103,7 @@ def card(
             )
         _verify(results, verify, ledger)
         return
-    if effects and as_json:
-        raise ConfigError(
-            "--effects draws in the terminal; --json has the same numbers as `curves`. Leave one out."
-        )
-    if ask and not (os.isatty(0) and os.isatty(2)):
-        raise ConfigError(
-            "--ask needs a terminal. Without one, use --state TOPIC=TEXT or --statements FILE."
-        )
+    _require_terminal(ask=ask, effects=effects, as_json=as_json)
     signer = None
     if sign is not None:
         from tutelage.signing import SigningKey
@@ -117,15 +111,8 @@ def card(
         signer = SigningKey.load(sign)
     if results is None and ledger is None:
         raise ConfigError("Name the results folder of a run, a --ledger, or both.")
-    file = results
-    if results is not None and results.is_dir():
-        file = results / "card.json"
+    file, source = _source(results)
     folder = output or (file and file.parent)
-    source = None
-    if file is not None:
-        read_card(file)  # a wrong name is refused as such
-        if file.name == "card.json" and (file.parent / MANIFEST).exists():
-            source = Manifest.read_whole(file.parent)
     if folder is None:
         raise ConfigError("Name the folder to write to with --output.")
     earlier = None  # the release in the folder to write to
@@ -134,30 +121,10 @@ def card(
     names = CARD if earlier is None else {*CARD, *earlier.sha256}
     with claimed_folder(folder, names, "name another folder with --output", ledger=ledger) as cards:
         history = ledger and _history_of(ledger)
-        if file is not None:
-            if source is not None and source.recorded and history is not None:
-                source.require_named(history.manifests, file.parent, str(ledger))
-            made = _from_results(file, history, claimed=claim is not None)
-        else:
-            made = card_of_ledger(cast("History", history).before_releases)
-        guarantee = made.guarantee
-        if claim is not None:
-            if history is None:
-                raise ConfigError(
-                    "--claim needs the ledger that recorded the test. Name that ledger with --ledger."
-                )
-            guarantee = read_claim(
-                claim,
-                history,
-                alone=guarantee.alone,
-                if_added_or_removed=guarantee.if_added_or_removed,
-            )
-
-        def stating(texts: dict[str, str]) -> PrivacyCard:
-            return card_of(
-                guarantee, made.release, made.student, made.budget, texts, made.findings, history
-            )
-
+        if source is not None and source.recorded and history is not None and file is not None:
+            source.require_named(history.manifests, file.parent, str(ledger))
+        made = _proved_card(file, history, claimed=claim is not None)
+        stating = _stating(made, history, claim)
         texts = made.statements | _statements(state or [], statements)
         made = stating(texts)
         if ask and made.missing:
@@ -176,6 +143,50 @@ def card(
         bars = [curve.bars for curve in made.student.curves]
         plain_console().print(*(bars or ["The student has no effects of columns to draw."]))
     _say_next_step(made, folder, signer)
+
+
+def _require_terminal(*, ask: bool, effects: bool, as_json: bool) -> None:
+    """Refuse questions where there is no terminal, and a drawing beside JSON."""
+    if effects and as_json:
+        raise ConfigError(
+            "--effects draws in the terminal; --json has the same numbers as `curves`. Leave one out."
+        )
+    if ask and not (os.isatty(0) and os.isatty(2)):
+        raise ConfigError(
+            "--ask needs a terminal. Without one, use --state TOPIC=TEXT or --statements FILE."
+        )
+
+
+def _source(results: Path | None) -> tuple[Path | None, Manifest | None]:
+    """Return the file of an earlier card, which is read once, and the release that it is of, if it is in its folder."""
+    if results is None:
+        return None, None
+    file = results / "card.json" if results.is_dir() else results
+    read_card(file)  # a wrong name is refused as such
+    if file.name != "card.json" or not (file.parent / MANIFEST).exists():
+        return file, None
+    return file, Manifest.read_whole(file.parent)
+
+
+def _stating(
+    made: PrivacyCard, history: History | None, claim: Path | None
+) -> Callable[[dict[str, str]], PrivacyCard]:
+    """Return what makes a card, with a claim if there is one, by its statements."""
+    guarantee = made.guarantee
+    if claim is not None:
+        if history is None:
+            raise ConfigError(
+                "--claim needs the ledger that recorded the test. Name that ledger with --ledger."
+            )
+        guarantee = read_claim(
+            claim,
+            history,
+            alone=guarantee.alone,
+            if_added_or_removed=guarantee.if_added_or_removed,
+        )
+    return lambda texts: card_of(
+        guarantee, made.release, made.student, made.budget, texts, made.findings, history
+    )
 
 
 def _say_next_step(made: PrivacyCard, folder: Path, signer: "SigningKey | None") -> None:
@@ -254,16 +265,25 @@ def _proved_as_shown(folder: Path, history: History | None) -> PrivacyCard:
             raise InvalidDataError(
                 f"{folder / name} does not show what card.json says. Do not use this card."
             )
-    parts = (signed.guarantee, signed.release, signed.student, signed.budget, signed.statements)
-    if set(card_of(*parts, signed.findings).findings) - set(signed.findings):
+    again = card_of(
+        signed.guarantee,
+        signed.release,
+        signed.student,
+        signed.budget,
+        signed.statements,
+        signed.findings,
+    )
+    if set(again.findings) - set(signed.findings):
         raise InvalidDataError(
             f"{file} lacks an objection that follows from its numbers. Do not use this card."
         )
     return signed
 
 
-def _from_results(file: Path, history: History | None, *, claimed: bool) -> PrivacyCard:
-    """Return the card of a run, proved again, with the current budget if there is a ledger."""
+def _proved_card(file: Path | None, history: History | None, *, claimed: bool) -> PrivacyCard:
+    """Return the card of a run, proved again, with the current budget if there is a ledger; or that of the ledger."""
+    if file is None:
+        return card_of_ledger(cast("History", history).before_releases)
     made = read_card(file)
     # An earlier claim on the card is replaced.
     prove(made, str(file), history, with_proposal=not claimed)

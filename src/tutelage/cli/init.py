@@ -239,19 +239,7 @@ def _settings(ask: _Questions, private: Path, rows: Table, base: Path, folder: s
         f"{private.name} has {rows.n_rows:,} rows. Rows with the same id are protected together, as one person. If "
         f"each row is another person, answer '{_EACH_ROW}'.", partial(_person, rows), named_like_id(rows.columns),
     )  # fmt: skip
-    alike = list[str]()
-    if person == _EACH_ROW:
-        alike += like_ids(rows.columns)
-    if alike:
-        ids = ask(
-            "ids", f"'{_IGNORE}' them, or '{_KEEP}' them as features",
-            f"These columns look like ids of people: {', '.join(alike)}. "
-            f"If a person can have several rows, start again and name that column in place of '{_EACH_ROW}': otherwise "
-            "such a person is protected less.",
-            _about_ids,
-        )  # fmt: skip
-        if ids == _KEEP:
-            alike.clear()
+    alike = _ids_to_ignore(ask, rows) if person == _EACH_ROW else []
     label = ask(
         "label", "Column to predict", "The student, which is the model to publish, predicts a column of a few values.",
         partial(_label, rows, person),
@@ -296,6 +284,21 @@ def _settings(ask: _Questions, private: Path, rows: Table, base: Path, folder: s
             f"--{name.replace('_', '-')} does not go with the other answers. Leave it out."
         )
     return sections | {"output": {"folder": folder}}
+
+
+def _ids_to_ignore(ask: _Questions, rows: Table) -> list[str]:
+    """Return the columns like ids of people, unless they are to stay features."""
+    alike = like_ids(rows.columns)
+    if not alike:
+        return []
+    ids = ask(
+        "ids", f"'{_IGNORE}' them, or '{_KEEP}' them as features",
+        f"These columns look like ids of people: {', '.join(alike)}. "
+        f"If a person can have several rows, start again and name that column in place of '{_EACH_ROW}': otherwise "
+        "such a person is protected less.",
+        _about_ids,
+    )  # fmt: skip
+    return [] if ids == _KEEP else alike
 
 
 def _can_plan(sections: Sections) -> bool:
@@ -353,7 +356,9 @@ def _relative(path: Path, base: Path) -> str:
 
 def _text(sections: Sections, base: Path) -> str:
     """Return a configuration, checked, as TOML with comments."""
-    stated = {name: _without_empty(section) for name, section in sections.items()}
+    stated = dict[str, Entries]()
+    for name, section in sections.items():
+        stated[name] = {key: value for key, value in section.items() if value not in (None, [])}
     _look(config_of(stated, base))
     lines = [
         "# Written by `tutelage init`. Paths are relative to this file; docs/configuration.md has all settings."
@@ -368,10 +373,6 @@ def _text(sections: Sections, base: Path) -> str:
             comment = comment.format(right=right)
             lines.append(f"{toml_key(key)} = {toml_value(value)}".ljust(34) + f"  # {comment}")
     return "\n".join([*lines, ""])
-
-
-def _without_empty(section: Entries) -> Entries:
-    return {key: value for key, value in section.items() if value not in (None, [])}
 
 
 def _look(config: RunConfig) -> None:

@@ -28,14 +28,8 @@ from tutelage.noise import SystemNoise
 from tutelage.privacy import round_up
 from tutelage.tables import TABLE_FILES, read_table
 
-_FILE_OF_LABELS = re.compile(rb"public_row,(label|finding_0)[\w,]*\r?\n(\d+(,\d*)+\r?\n)*")
-
-
-def _has_labels(path: Path) -> bool:
-    return bool(_FILE_OF_LABELS.fullmatch(path.read_bytes()))
-
-
-_LABELS = form("labels", _has_labels)
+_LABELED = rb"public_row,(label|finding_0)[\w,]*\r?\n(\d+(,\d*)+\r?\n)*"
+_LABELS = form("labels", lambda path: bool(re.fullmatch(_LABELED, path.read_bytes())))
 
 
 @choosing_mechanism(predictions=True)

@@ -2,7 +2,7 @@
 
 import difflib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields
 from importlib import import_module
 from typing import Any, Literal, cast, get_args, get_type_hints
@@ -18,8 +18,6 @@ from tutelage.cli.settings import (
     read_entries,
     read_entry,
     read_mechanism,
-    schema_of_mechanism,
-    table_schema,
 )
 from tutelage.cli.text import parameters_in
 from tutelage.exceptions import ConfigError
@@ -59,7 +57,7 @@ def schema_of_methods() -> Entries:
         for name, annotation in types.items():
             description = {"description": texts.get(name, "")}
             entries[name] = description | _schema_of_field(name, annotation)
-        tables.append(table_schema(kind.name, texts[""], entries, required))
+        tables.append(_table_schema(kind.name, texts[""], entries, required))
     return {"anyOf": tables}
 
 
@@ -84,7 +82,7 @@ def _schema_of_field(field: str, annotation: object) -> Entries:
         return {"enum": [*get_args(_ROWS)]}
     kinds = get_args(annotation) or (annotation,)
     if entries := _mechanisms(kinds):
-        return {"anyOf": [schema_of_mechanism(entry) for entry in entries.values()]}
+        return {"anyOf": [_schema_of_mechanism(entry) for entry in entries.values()]}
     if any(kind in _PLAIN for kind in kinds) and QuerySelector not in kinds:
         return msgspec.json.schema(annotation)
     if QuerySelector in kinds:
@@ -94,6 +92,32 @@ def _schema_of_field(field: str, annotation: object) -> Entries:
         names = [{"enum": [_FOREST, *known]}, {"type": "string"}]  # any class may be named
     table = {"type": "object", "properties": {"name": {"anyOf": names}}, "required": ["name"]}
     return {"anyOf": [*names, table]}
+
+
+def _schema_of_mechanism(entry: RegistryEntry[Any]) -> Entries:
+    """Return the JSON schema of the table of a mechanism."""
+    settings = Entries()
+    for setting in entry.settings:
+        schema = msgspec.json.schema(entry.type_of(setting))
+        settings[setting.name] = {**schema, "description": setting.help}
+    return _table_schema(entry.name, entry.line, settings, settings)
+
+
+def _table_schema(
+    name: str,
+    text: str,
+    entries: Mapping[str, object],
+    required: Iterable[str],
+) -> Entries:
+    """Return the JSON schema of a table with a `name`, and with no other entries than these."""
+    return {
+        "type": "object",
+        "title": name,
+        "description": text,
+        "additionalProperties": False,
+        "required": ["name", *required],
+        "properties": {"name": {"const": name, "description": text}, **entries},
+    }
 
 
 def _fields_of(kind: type[Method]) -> tuple[Entries, list[str]]:

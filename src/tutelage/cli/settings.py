@@ -287,32 +287,6 @@ def _build(
     return entry.kind(**values)
 
 
-def schema_of_mechanism(entry: RegistryEntry[Any]) -> Entries:
-    """Return the JSON schema of the table of a mechanism."""
-    settings = Entries()
-    for setting in entry.settings:
-        schema = msgspec.json.schema(entry.type_of(setting))
-        settings[setting.name] = {**schema, "description": setting.help}
-    return table_schema(entry.name, entry.line, settings, settings)
-
-
-def table_schema(
-    name: str,
-    text: str,
-    entries: Mapping[str, object],
-    required: Iterable[str],
-) -> Entries:
-    """Return the JSON schema of a table with a `name`, and with no other entries than these."""
-    return {
-        "type": "object",
-        "title": name,
-        "description": text,
-        "additionalProperties": False,
-        "required": ["name", *required],
-        "properties": {"name": {"const": name, "description": text}, **entries},
-    }
-
-
 def _option_name(setting: str) -> str:
     return f"--{setting.replace('_', '-')}"
 

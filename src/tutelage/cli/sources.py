@@ -49,7 +49,15 @@ def load_sources(config: RunConfig) -> Sources:
     """Read the files that `config` names; refusals quote no private cell."""
     private = config.private
     if config.dataset is not None:
-        return _bundled_sources(config.dataset)
+        split = DATASETS[config.dataset]()
+        rows, public = split.tables()
+        return Sources(
+            private={"X": rows, "y": "income", "entity_ids": None, "silos": None},
+            public=public.without(["income"]),
+            labels=public.column("income"),
+            classes=split.classes,
+            kinds=split.kinds,
+        )
     if private is None or (config.public.file is None and config.schema is None):
         raise ConfigError(
             "Name the private rows in [private] `file` and the public rows in [public] `file`."
@@ -57,18 +65,6 @@ def load_sources(config: RunConfig) -> Sources:
     if private.is_table:
         return _sources_in_tables(config, private)
     return _sources_in_arrays(config, private)
-
-
-def _bundled_sources(name: str) -> Sources:
-    split = DATASETS[name]()
-    rows, public = split.tables()
-    return Sources(
-        private={"X": rows, "y": "income", "entity_ids": None, "silos": None},
-        public=public.without(["income"]),
-        labels=public.column("income"),
-        classes=split.classes,
-        kinds=split.kinds,
-    )
 
 
 def _sources_in_tables(config: RunConfig, private: PrivateSection) -> Sources:

@@ -45,7 +45,7 @@ _OBEYED = re.compile(
 _OBEYED_ON_A_TERMINAL = re.compile(f"(?!\r|\x1b\\[[0-9;?]*[A-Za-z]){_OBEYED.pattern}")
 
 
-def printable(text: object) -> str:
+def _printable(text: object) -> str:
     """Return text in which control characters are escaped."""
     return _OBEYED.sub(_escape, str(text))
 
@@ -69,7 +69,7 @@ def say(
     color: str | None = None,
 ) -> None:
     """Print a line, without control characters: all text that the verbs print goes through here or `plain_console`."""
-    escaped = printable(text)
+    escaped = _printable(text)
     # A terminal breaks lines inside of words.
     if err and sys.stderr is not None and sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
@@ -191,7 +191,7 @@ def plain_console() -> "Console":
 
     class PlainConsole(Console):
         def render_str(self, text: str, **options: Any) -> Text:
-            return super().render_str(printable(text), **options)
+            return super().render_str(_printable(text), **options)
 
     console = PlainConsole(markup=False, emoji=False)
     console.width = console.width or _UNKNOWN_WIDTH  # which COLUMNS may say to be 0

@@ -295,11 +295,7 @@ class Inputs(Parameters):
         run, X, X_public, table = self._as_numbers(
             run, cells.X, cells.X_public, entity_ids, scored=given.scored
         )
-        column = as_column(y)
-        if column.dtype == object and any(map(is_missing, column.ravel().tolist())):
-            raise InvalidDataError(MISSING_LABEL)
-        if not _holds_numbers(X):
-            raise InvalidDataError(_NO_NUMBERS)
+        _require_cells(X, y)
         rows, labels = self._validate(X, target.merged_labels(y))
         target.check(labels)
         _check_columns(len(rows), entity_ids=entity_ids, silos=silos)
@@ -315,10 +311,7 @@ class Inputs(Parameters):
             public = np.array(self._validate(X_public))
         entities = None if entity_ids is None else as_column(entity_ids)[keep]
         owners = None if silos is None else as_column(silos)[keep]
-        if not isinstance(whole, Table):
-            whole = whole[keep]
-        elif len(keep) < len(rows):
-            whole = whole.take(keep)
+        whole = _rows_at(whole, keep)
         unit = self._unit_name(given.entity_ids)
         everybody = None if entity_ids is None else canonical_ids(as_column(entity_ids))
 
@@ -832,6 +825,22 @@ def _whole(rows: Matrix, table: Table | None, whole_rows: Column) -> Table | Arr
             f"`whole_rows` must have one row per private row. Got {n_whole} for {len(rows)} rows."
         )
     return whole
+
+
+def _rows_at(whole: Table | Array, keep: IntArray) -> Table | Array:
+    """Return the rows at these places, which rise; a table of which none is left out stays itself."""
+    if not isinstance(whole, Table):
+        return whole[keep]
+    return whole if len(keep) == whole.n_rows else whole.take(keep)
+
+
+def _require_cells(X: object, y: npt.ArrayLike) -> None:
+    """Refuse a row without a label, and rows that hold other things than numbers."""
+    column = as_column(y)
+    if column.dtype == object and any(map(is_missing, column.ravel().tolist())):
+        raise InvalidDataError(MISSING_LABEL)
+    if not _holds_numbers(X):
+        raise InvalidDataError(_NO_NUMBERS)
 
 
 def _check_columns(n_rows: int, **columns: Column) -> None:

@@ -41,7 +41,7 @@ class Endpoint:
 Waiting = Callable[[tuple[str, ...]], object]
 
 
-class Met(NamedTuple):
+class _Met(NamedTuple):
     """A connection to a party that has proven who it is, and the key that the two share; private."""
 
     reader: asyncio.StreamReader
@@ -53,7 +53,7 @@ class Met(NamedTuple):
 
 
 @final
-class Handshake:
+class _Handshake:
     """Connects one party to the two others: it calls those after it and is called by those before it.
 
     Each side greets with its own place and a digest of all certificates in order, so that all agree on who is who.
@@ -76,12 +76,12 @@ class Handshake:
         self._certificates = [ssl.PEM_cert_to_DER_cert(pem.strip()) for pem in pems]
         digests = [hashlib.sha256(certificate).digest() for certificate in self._certificates]
         self._agreement = hashlib.sha256(_VERSION + b"".join(digests)).digest()
-        self._met: dict[int, asyncio.Future[Met]] = {}
+        self._met: dict[int, asyncio.Future[_Met]] = {}
         self._writers: set[asyncio.StreamWriter] = set()
         # The outcome of the last call, by place.
         self._seen = dict.fromkeys(range(len(endpoints)), _NOBODY)
 
-    async def everybody(self, timeout: float, waiting: Waiting | None = None) -> dict[int, Met]:
+    async def everybody(self, timeout: float, waiting: Waiting | None = None) -> dict[int, _Met]:
         """Return the connections to the other parties, by place, once all stand."""
         loop = asyncio.get_running_loop()
         others = [place for place in range(len(self.endpoints)) if place != self.me]
@@ -158,7 +158,7 @@ class Handshake:
                     if await self._receive(reader, len(greeting)) == greeting:
                         key = secrets.token_bytes(_KEY_BYTES)
                         writer.write(key)
-                        self._met[place].set_result(Met(reader, writer, key))
+                        self._met[place].set_result(_Met(reader, writer, key))
                         return
                 self._refuse(writer)
             except ssl.SSLError:
@@ -179,7 +179,7 @@ class Handshake:
                     writer.write(self._greeting(self.me))
                     key = await self._receive(reader, _KEY_BYTES)
                     if not self._met[place].done():
-                        self._met[place].set_result(Met(reader, writer, key))
+                        self._met[place].set_result(_Met(reader, writer, key))
                         return
         self._refuse(writer)
 
@@ -262,7 +262,7 @@ def run_party(
             handshake.abort()
 
     with _ONE_AT_A_TIME, _quiet_loop() as loop:
-        handshake = Handshake(me, endpoints, tls_key_pem, listen)
+        handshake = _Handshake(me, endpoints, tls_key_pem, listen)
         task = loop.create_task(run())
         while not task.done():
             # MPyC stops the loop where one of its tasks fails; what follows from that is for the task to see.

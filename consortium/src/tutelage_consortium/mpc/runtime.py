@@ -37,7 +37,7 @@ from tutelage_consortium.sharing import (
 _ONE_AT_A_TIME = BriefLock()  # two at once would restore what the other had changed
 
 
-def load_mpyc() -> None:
+def _load_mpyc() -> None:
     """Import MPyC and leave the program's command line, environment, logging and event loop as they were."""
     with _ONE_AT_A_TIME:
         command_line = sys.argv
@@ -72,7 +72,7 @@ def _import() -> None:
         loop.close()
 
 
-load_mpyc()
+_load_mpyc()
 
 from mpyc import asyncoro, finfields, thresha  # noqa: E402
 from mpyc.runtime import Runtime  # noqa: E402
@@ -156,7 +156,7 @@ class ArrayRuntime(Runtime):
     ) -> dict[tuple[int, ...], thresha.PRF]:
         """Return the pseudorandom functions with values below `bound`, one for each other party."""
         if bound not in self._functions:
-            kind = PseudorandomElements if bound == MODULUS else thresha.PRF
+            kind = _PseudorandomElements if bound == MODULUS else thresha.PRF
             self._functions[bound] = {
                 pair: kind(key, bound) for pair, key in self._prss_keys.items()
             }
@@ -322,7 +322,7 @@ class ArrayRuntime(Runtime):
 
 
 @final
-class PseudorandomElements(thresha.PRF):
+class _PseudorandomElements(thresha.PRF):
     """A pseudorandom function onto the field, whose modulus of 89 ones makes uniform elements cheap."""
 
     def __call__(self, s: bytes, n: Any = None) -> ElementArray:
