@@ -1,4 +1,8 @@
-"""Students as ONNX files, map and classifier in one graph, for programs without this package; needs the onnx extra."""
+"""Students as ONNX files, map and classifier in one graph, for programs without this package; needs the onnx extra.
+
+`_register_converters` at the end of this module tells skl2onnx, on import, how to convert the maps and students of
+tutelage. Each converter mirrors the `transform` or `predict_proba` of its class.
+"""
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -73,15 +77,18 @@ _ROWS = "rows"
 _FLOAT = 1
 _INT64 = 7
 _DOUBLE = 11
-_MADE_UP = 256  # rows
-_SAME = 0.99  # share of labels that must be the same
-# Models that take missing values.
-_WITH_GAPS: tuple[type, ...] = (
+_N_CHECK_ROWS = 256
+_MIN_LABEL_AGREEMENT = 0.99  # between ONNX and Python, on those rows
+# Models that take missing values: skl2onnx omits the direction that these take.
+_NEEDS_MISSING_FIX: tuple[type, ...] = (
     DecisionTreeClassifier,
     ExtraTreesClassifier,
     RandomForestClassifier,
 )
-_TREES: tuple[type, ...] = (*_WITH_GAPS, GradientBoostingClassifier)  # which round rows to 32 bits
+_TREES: tuple[type, ...] = (
+    *_NEEDS_MISSING_FIX,
+    GradientBoostingClassifier,
+)  # which round rows to 32 bits
 _MISSING_TO_LEFT = "nodes_missing_value_tracks_true"
 _ONNX = form("an ONNX student", lambda path: b"skl2onnx" in path.read_bytes()[:64])
 
@@ -110,11 +117,12 @@ def export_onnx(student: object, path: str | PathLike[str]) -> Path:
     check_is_fitted(last)
     _refuse_texts(parts[0])
     fitted = _fitted_transformers(student)
-    unsupported = [part for part in parts if not _has_form(part)]
+    unsupported = [part for part in parts if not _can_convert(part)]
     content = None
     if not unsupported and (is_classifier(last) or isinstance(last, AdditiveRegressor)):
         content = _graph_of(parts)
     if content is None:
+        # The likeliest cause: a part without a converter, else a foreign transformer, else the student itself.
         blamed = [*unsupported, *fitted, last][0]
         raise InvalidParameterError(
             "export_onnx.student",
@@ -122,6 +130,7 @@ def export_onnx(student: object, path: str | PathLike[str]) -> Path:
             f"a {type(blamed).__name__}",
             "Publish student.skops, or choose another student or feature map.",
         )
+    # The test suite compares our own maps; foreign transformers are compared here.
     if fitted and not _agrees(student, parts[0], content):
         raise InvalidParameterError(
             "export_onnx.student",
@@ -202,23 +211,23 @@ def _agrees(
         outputs: Any = session.run(None, inputs)
     except Exception:  # a transformer may refuse what is made up
         return False
-    if np.mean(np.asarray(outputs[0]).astype(labels.dtype) == labels) < _SAME:
+    if np.mean(np.asarray(outputs[0]).astype(labels.dtype) == labels) < _MIN_LABEL_AGREEMENT:
         return False
     return chances is None or np.allclose(outputs[1], chances, atol=1e-4)
 
 
 def _made_up_cells(rng: np.random.Generator, known: Array | None = None) -> Array:
     """Return made-up cells of a column: numbers, or known categories and an unknown one."""
-    numbers = (rng.random(_MADE_UP) - 0.5) * np.resize([0.1, 1.0, 10.0, 100.0], _MADE_UP)
+    numbers = (rng.random(_N_CHECK_ROWS) - 0.5) * np.resize([0.1, 1.0, 10.0, 100.0], _N_CHECK_ROWS)
     numbers[::2] = np.rint(numbers[::2])
     if known is None:
         return numbers
     categories = np.array([*known.tolist(), "no category"], object)
-    return rng.choice(categories, _MADE_UP)
+    return rng.choice(categories, _N_CHECK_ROWS)
 
 
-def _has_form(part: object) -> bool:
-    """Return whether a part can be written as ONNX."""
+def _can_convert(part: object) -> bool:
+    """Return whether a part can be converted to ONNX."""
     try:
         get_model_alias(type(part))
     except RuntimeError:  # there is none
@@ -240,8 +249,8 @@ def _graph_of(parts: list[object]) -> bytes | None:
             warnings.simplefilter("ignore")  # about what the libraries will rename
             model: Any = convert_sklearn(whole, initial_types=inputs, options=options)
         _restore_names(model.graph, [name for name, _ in inputs])
-        if isinstance(last, _WITH_GAPS):
-            _send_missing(model.graph, getattr(last, "estimators_", [last]))
+        if isinstance(last, _NEEDS_MISSING_FIX):
+            _set_missing_directions(model.graph, getattr(last, "estimators_", [last]))
         content: bytes = model.SerializeToString()
         InferenceSession(content, providers=["CPUExecutionProvider"])
     except Exception:  # whatever the two libraries raise about a graph that they do not take
@@ -259,8 +268,8 @@ def _restore_names(graph: Any, columns: list[str]) -> None:
         node.input[:] = [names.get(name, name) for name in node.input]
 
 
-def _send_missing(graph: Any, trees: Iterable[Any]) -> None:
-    """Write which nodes of all trees send missing values to the left, which the library leaves out."""
+def _set_missing_directions(graph: Any, trees: Iterable[Any]) -> None:
+    """Set the direction of missing values at all nodes of all trees, which skl2onnx omits."""
     to_left = list[int]()
     for tree in trees:
         to_left += [int(goes_left) for goes_left in tree.tree_.missing_go_to_left]
@@ -283,14 +292,17 @@ def _inputs(first: object) -> list[tuple[str, object]]:
 
 
 class _Node:
-    """A value of a graph, with the operators of ONNX as methods, and those of numpy for numbers."""
+    """A value of a graph, with the operators of Python on 64-bit floats.
+
+    CamelCase attributes create operators of ONNX: `node.Max(x)` is `OnnxMax(node, x)`. snake_case methods are helpers.
+    """
 
     def __init__(self, node: object, version: int) -> None:
         self.node = node
         self.version = version
 
-    def __getattr__(self, kind: str) -> Callable[..., "_Node"]:
-        operator = getattr(onnx_ops, f"Onnx{kind}")
+    def __getattr__(self, name: str) -> Callable[..., "_Node"]:
+        operator = getattr(onnx_ops, f"Onnx{name}")
 
         def apply(*others: object, **settings: object) -> _Node:
             values = (self, *others)
@@ -301,16 +313,16 @@ class _Node:
         return apply
 
     def __add__(self, value: "_Value") -> "_Node":
-        return self.Add(_row(value))
+        return self.Add(_constant_row(value))
 
     def __sub__(self, value: "_Value") -> "_Node":
-        return self.Sub(_row(value))
+        return self.Sub(_constant_row(value))
 
     def __mul__(self, value: "_Value") -> "_Node":
-        return self.Mul(_row(value))
+        return self.Mul(_constant_row(value))
 
     def __truediv__(self, value: "_Value") -> "_Node":
-        return self.Div(_row(value))
+        return self.Div(_constant_row(value))
 
     def __matmul__(self, weights: FloatArray) -> "_Node":
         return self.MatMul(np.ascontiguousarray(weights))
@@ -334,7 +346,7 @@ class _Node:
 _Value = _Node | npt.ArrayLike
 
 
-def _row(values: _Value) -> _Node | Array:
+def _constant_row(values: _Value) -> _Node | Array:
     """Return constants as one row, of 64 bits unless they have 32."""
     if isinstance(values, _Node):
         return values
@@ -347,16 +359,16 @@ def _side_by_side(columns: Sequence[_Node]) -> _Node:
     return columns[0].Concat(*columns[1:], axis=1)
 
 
-def _columns(part: PublicColumns, *cells: _Node) -> _Node:
+def _public_columns_to_onnx(part: PublicColumns, *cells: _Node) -> _Node:
     cells_of = dict(zip(part.names, cells, strict=True))
     columns = [cells_of[name] for name in part.numbers]
     for of_column, texts in zip(cells, part.categories, strict=True):
         if texts is not None:
-            columns.append(_codes(of_column, texts.tolist(), code_by_category(texts)))
+            columns.append(_encode(of_column, texts.tolist(), code_by_category(texts)))
     return _side_by_side(columns)
 
 
-def _bins(part: Schema, *cells: _Node) -> _Node:
+def _schema_to_onnx(part: Schema, *cells: _Node) -> _Node:
     bins = list[_Node]()
     columns = zip(cells, part.columns.values(), part.ordered, strict=True)
     for of_column, column, is_range in columns:
@@ -364,17 +376,17 @@ def _bins(part: Schema, *cells: _Node) -> _Node:
             bins.append(_interval(of_column, edges_of(column)))
         else:
             codes = code_by_value(column)
-            bins.append(_codes(of_column, column, codes, unknown=len(column)))
+            bins.append(_encode(of_column, column, codes, unknown=len(column)))
     return _side_by_side(bins)
 
 
 def _interval(cells: _Node, edges: FloatArray) -> _Node:
-    is_above = cells.GreaterOrEqual(_row(edges[1:])).Cast(to=_DOUBLE)
+    is_above = cells.GreaterOrEqual(_constant_row(edges[1:])).Cast(to=_DOUBLE)
     is_empty = cells.IsNaN().Cast(to=_DOUBLE)
     return is_above.sums() + is_empty * len(edges)
 
 
-def _codes(
+def _encode(
     cells: _Node,
     known: Sequence[str],
     codes: dict[str, int],
@@ -395,19 +407,19 @@ def _codes(
     return encoded.Cast(to=_DOUBLE)
 
 
-def _scaling(part: PublicScaling, rows: _Node) -> _Node:
+def _scaling_to_onnx(part: PublicScaling, rows: _Node) -> _Node:
     deviation = np.where(part.deviation > 0, part.deviation, np.inf)
     scaled = (rows - part.center) / deviation
     return scaled.within(-FURTHEST, FURTHEST)
 
 
-def _projection(part: PublicProjection, rows: _Node) -> _Node:
+def _projection_to_onnx(part: PublicProjection, rows: _Node) -> _Node:
     step, limit, weights, scale = projection_in_steps(part.directions, part.reach)
     products = rows.on_grid(part.center, step, limit) @ weights
     return products * scale
 
 
-def _kernel(part: PublicKernel, rows: _Node) -> _Node:
+def _kernel_to_onnx(part: PublicKernel, rows: _Node) -> _Node:
     linear, gaussian, widths = part.weights
     levels = distance_levels(len(part.center), EXACT_FLOAT64)
     on_grid = rows.on_grid(part.center, part.step, levels)
@@ -419,24 +431,24 @@ def _kernel(part: PublicKernel, rows: _Node) -> _Node:
     return kernel
 
 
-def _unit_ball(part: UnitBall, rows: _Node) -> _Node:
+def _unit_ball_to_onnx(part: UnitBall, rows: _Node) -> _Node:
     lengths = (rows * rows).sums().Sqrt() / part.radius
-    scaled = rows / (lengths.Max(_row(1)) * part.radius)
+    scaled = rows / (lengths.Max(_constant_row(1)) * part.radius)
     constant = lengths * 0 + part.constant
     return _side_by_side([scaled, constant]) / np.sqrt(1 + part.constant**2)
 
 
-def _steps(part: PublicSteps, rows: _Node) -> _Node:
+def _steps_to_onnx(part: PublicSteps, rows: _Node) -> _Node:
     steps = list(part.steps)
     categories = list(part.categories)
     features = list[_Node]()
     if steps:
         cells = _repeated_columns(rows, 0, steps)
-        is_reached = cells.GreaterOrEqual(_row(np.concatenate(steps)))
+        is_reached = cells.GreaterOrEqual(_constant_row(np.concatenate(steps)))
         features.append(is_reached.Cast(to=_DOUBLE))
     if categories:
         cells = _repeated_columns(rows, len(steps), categories)
-        is_equal = cells.Equal(_row(np.concatenate(categories)))
+        is_equal = cells.Equal(_constant_row(np.concatenate(categories)))
         features.append(is_equal.Cast(to=_DOUBLE))
     if part.features:
         places = len(steps) + len(categories) + np.arange(part.features)
@@ -455,14 +467,14 @@ def _repeated_columns(
     return rows.Gather(np.repeat(columns, times), axis=1)
 
 
-def _edges_and_levels(part: EdgesAndLevels, rows: _Node) -> _Node:
+def _edges_and_levels_to_onnx(part: EdgesAndLevels, rows: _Node) -> _Node:
     height, width, channels = (*part.image_shape, 1)[:3]
     levels = (rows.within(0.0, part.white) * (LEVELS / part.white)).Round()
     pixels = levels.Reshape(np.array([-1, height * width, channels]))
     means = pixels.ReduceSum(np.array([2]), keepdims=0) / channels
     edges = _edge_histograms(part, means.Round().Cast(to=_FLOAT))
     lengths = (levels * levels).sums().Sqrt()  # of whole numbers: 0, or at least 1
-    return _side_by_side([edges, levels / lengths.Max(_row(1))])
+    return _side_by_side([edges, levels / lengths.Max(_constant_row(1))])
 
 
 def _edge_histograms(part: EdgesAndLevels, gray: _Node) -> _Node:
@@ -492,9 +504,9 @@ def _edge_histograms(part: EdgesAndLevels, gray: _Node) -> _Node:
     for sign in (1, -1):
         for slope in along:
             strength = slope * np.float32(sign) - threshold
-            counts.append(strength.Max(_row(np.float32(0))).Round() @ weights)
+            counts.append(strength.Max(_constant_row(np.float32(0))).Round() @ weights)
     histograms = _side_by_side(counts).Cast(to=_DOUBLE)
-    shares = histograms / histograms.sums().Max(_row(1))
+    shares = histograms / histograms.sums().Max(_constant_row(1))
     return shares.Sqrt().Cast(to=_FLOAT).Cast(to=_DOUBLE)
 
 
@@ -504,30 +516,31 @@ def _through(feature_map: object, rows: _Node) -> _Node:
     return rows
 
 
-def _rows_with_scores(part: ScoredRows, rows: _Node) -> _Node:
+def _scored_rows_to_onnx(part: ScoredRows, rows: _Node) -> _Node:
     model = part.model
     seen = rows
     if part.seen_by is not None:
         seen = _through(part.seen_by, rows)
+    # As in `PublicModel.scores`: a linear model takes the mapped rows, trees the original ones.
     if model.linear is not None:
-        scores = _projection(model.linear, seen) + model.offsets
+        scores = _projection_to_onnx(model.linear, seen) + model.offsets
     else:
-        chances = OnnxSubEstimator(
+        of_trees = OnnxSubEstimator(
             model.trees,
             rows.node,
             op_version=rows.version,
             options={"zipmap": False},
         )[1]
-        scores = _Node(chances, rows.version).Cast(to=_DOUBLE).Log()
+        scores = _Node(of_trees, rows.version).Cast(to=_DOUBLE).Log()
     sharpened = (scores * model.sharpness).Exp()
     places = np.eye(model.n_classes)[model.present]
-    chances = (sharpened / sharpened.sums()) @ places
-    logarithms = chances.Max(_row(LEAST_CHANCE)).Log()
+    probabilities = (sharpened / sharpened.sums()) @ places
+    logarithms = probabilities.Max(_constant_row(LEAST_CHANCE)).Log()
     centered = logarithms - logarithms.sums() / model.n_classes
     return _side_by_side([seen, centered])
 
 
-def _beside_scores(part: BesideScores, rows: _Node) -> _Node:
+def _beside_scores_to_onnx(part: BesideScores, rows: _Node) -> _Node:
     scores = rows.Slice(
         np.array([-part.n_scores]),
         np.array([np.iinfo(np.int64).max]),
@@ -537,31 +550,31 @@ def _beside_scores(part: BesideScores, rows: _Node) -> _Node:
 
 
 _MAPS: dict[type, Callable[..., _Node]] = {
-    PublicColumns: _columns,
-    Schema: _bins,
-    PublicScaling: _scaling,
-    PublicSteps: _steps,
-    PublicProjection: _projection,
-    PublicPCA: _projection,
-    PublicKernel: _kernel,
-    EdgesAndLevels: _edges_and_levels,
-    UnitBall: _unit_ball,
-    ScoredRows: _rows_with_scores,
-    BesideScores: _beside_scores,
+    PublicColumns: _public_columns_to_onnx,
+    Schema: _schema_to_onnx,
+    PublicScaling: _scaling_to_onnx,
+    PublicSteps: _steps_to_onnx,
+    PublicProjection: _projection_to_onnx,
+    PublicPCA: _projection_to_onnx,
+    PublicKernel: _kernel_to_onnx,
+    EdgesAndLevels: _edges_and_levels_to_onnx,
+    UnitBall: _unit_ball_to_onnx,
+    ScoredRows: _scored_rows_to_onnx,
+    BesideScores: _beside_scores_to_onnx,
 }
 
 
-def _by_sums(part: NoisySumClassifier, rows: _Node) -> tuple[_Node, ...]:
+def _sums_to_onnx(part: NoisySumClassifier, rows: _Node) -> tuple[_Node, ...]:
     scores = rows @ part.coef_
-    chances = (scores + 1 / len(part.classes_)).Max(_row(LEAST_CHANCE))
-    return _label_and_chances(part.classes_, chances * part.weights_)
+    chances = (scores + 1 / len(part.classes_)).Max(_constant_row(LEAST_CHANCE))
+    return _label_and_probabilities(part.classes_, chances * part.weights_)
 
 
-def _by_effects(part: AdditiveClassifier, bins: _Node) -> tuple[_Node, ...]:
-    return _label_and_chances(part.classes_, _totals(part, bins).Softmax(axis=1))
+def _effects_to_onnx(part: AdditiveClassifier, bins: _Node) -> tuple[_Node, ...]:
+    return _label_and_probabilities(part.classes_, _totals(part, bins).Softmax(axis=1))
 
 
-def _by_numbers(part: AdditiveRegressor, bins: _Node) -> _Node:
+def _regressor_to_onnx(part: AdditiveRegressor, bins: _Node) -> _Node:
     expected = _totals(part, bins)
     low, high = part.range_
     if part.public_ is not None:
@@ -574,7 +587,7 @@ def _totals(part: TableOfEffects, bins: _Node) -> _Node:
     """Return the sums of the effects of each row."""
     sizes = np.array([len(effects) for effects in part.effects_])
     firsts = np.cumsum(sizes) - sizes
-    places = bins.Max(_row(0)).Min(_row(sizes - 1)) + firsts
+    places = bins.Max(_constant_row(0)).Min(_constant_row(sizes - 1)) + firsts
     table = _Node(np.concatenate(part.effects_), bins.version)
     effects = table.Gather(places.Cast(to=_INT64), axis=0)
     return effects.ReduceSum(np.array([1]), keepdims=0) + part.intercept_
@@ -586,11 +599,13 @@ def _shares_by_trees(bins: _Node, trees: PublicTrees) -> _Node:
     def numbers_of_nodes(numbers: Array) -> _Node:
         return _Node(numbers.ravel(), bins.version)
 
+    # below[t, n] is the left child of node n in tree t, the right one is next to it, and a leaf is its own left child.
     first = np.arange(len(trees.below)) * trees.below.shape[1]
     feature = numbers_of_nodes(trees.feature)
     threshold = numbers_of_nodes(trees.threshold)
     below = numbers_of_nodes(trees.below + first[:, None])
     value = numbers_of_nodes(trees.value)
+    # All trees at their roots, shape (rows, trees). `Add`, not +, which would make floats of these indices.
     nodes = (bins.sums() * np.zeros(len(first))).Cast(to=_INT64).Add(first)
     for _ in range(DEPTH):
         compared = bins.GatherElements(feature.Gather(nodes), axis=1)
@@ -600,7 +615,7 @@ def _shares_by_trees(bins: _Node, trees: PublicTrees) -> _Node:
     return shares.within(0.0, 1.0)
 
 
-def _label_and_chances(classes: Array, chances: _Node) -> tuple[_Node, ...]:
+def _label_and_probabilities(classes: Array, chances: _Node) -> tuple[_Node, ...]:
     """Return the label and the probabilities of each row, by numbers that are in proportion to these."""
     kind = str if classes.dtype.kind in "UOS" else np.int64
     likeliest = chances.ArgMax(axis=1, keepdims=0)
@@ -612,11 +627,11 @@ def _flat(values: _Node) -> _Node:
     return values.Reshape(np.array([-1]))
 
 
-_FORMS: dict[type, Callable[..., _Node | tuple[_Node, ...]]] = {
+_CONVERSIONS: dict[type, Callable[..., _Node | tuple[_Node, ...]]] = {
     **_MAPS,
-    NoisySumClassifier: _by_sums,
-    AdditiveClassifier: _by_effects,
-    AdditiveRegressor: _by_numbers,
+    NoisySumClassifier: _sums_to_onnx,
+    AdditiveClassifier: _effects_to_onnx,
+    AdditiveRegressor: _regressor_to_onnx,
 }
 
 
@@ -629,19 +644,19 @@ def _set_types(operator: Any) -> None:
         operator.outputs[0].type = DoubleTensorType(shape)
         return
     label = StringTensorType if classes.dtype.kind in "UOS" else Int64TensorType
-    chance = DoubleTensorType if type(part) in _FORMS else FloatTensorType
+    chance = DoubleTensorType if type(part) in _CONVERSIONS else FloatTensorType
     operator.outputs[0].type = label([None])
     operator.outputs[1].type = chance([None, len(classes)])
 
 
-def _convert(
+def _convert_part(
     scope: object,
     operator: Any,
     container: Any,
 ) -> None:
     part = operator.raw_operator
     inputs = [_Node(variable, container.target_opset) for variable in operator.inputs]
-    outputs = _FORMS[type(part)](part, *inputs)
+    outputs = _CONVERSIONS[type(part)](part, *inputs)
     if isinstance(outputs, _Node):
         outputs = (outputs,)
     for output, variable in zip(outputs, operator.outputs, strict=True):
@@ -649,7 +664,7 @@ def _convert(
         last.add_to(scope, container)
 
 
-class _Exact:
+class _DoubleThresholdContainer:
     """A container of nodes, for boosted histograms that compare as scikit-learn does.
 
     skl2onnx writes them with 32-bit thresholds, where rows that scikit-learn tells apart may be equal, and with truth
@@ -679,20 +694,26 @@ def _convert_boosting(
     convert_sklearn_random_forest_classifier(
         scope,
         operator,
-        _Exact(container),
+        _DoubleThresholdContainer(container),
         op_version=3,
     )
 
 
-# The options are those of skl2onnx, by their possible values.
-_FLAGS = {key: [True, False] for key in ("zipmap", "nocl", "output_class_labels", "raw_scores")}
-_CONVERTERS = dict.fromkeys(_FORMS, _convert) | {HistGradientBoostingClassifier: _convert_boosting}
-for _kind, _converter in _CONVERTERS.items():
-    _options = _FLAGS if issubclass(_kind, ClassifierMixin) else None
-    update_registered_converter(
-        _kind,
-        f"Tutelage{_kind.__name__}",
-        _set_types,
-        _converter,
-        options=_options,
-    )
+def _register_converters() -> None:
+    # Options of skl2onnx, with their possible values.
+    flags = {key: [True, False] for key in ("zipmap", "nocl", "output_class_labels", "raw_scores")}
+    converters = dict.fromkeys(_CONVERSIONS, _convert_part)
+    for kind, converter in {
+        **converters,
+        HistGradientBoostingClassifier: _convert_boosting,
+    }.items():
+        update_registered_converter(
+            kind,
+            f"Tutelage{kind.__name__}",
+            _set_types,
+            converter,
+            options=flags if issubclass(kind, ClassifierMixin) else None,
+        )
+
+
+_register_converters()
