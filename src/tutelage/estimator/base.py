@@ -68,7 +68,7 @@ _MUCH_NOISE = (
 
 
 def _warn_of_names(name: str | None, budget: Budget, ledger: Ledger) -> None:
-    """Warn the owner of people with ids if a name is missing that later releases need, or if a name finds no other."""
+    """Warn if a release of people with ids needs a name for later ones, or if its name has no earlier release."""
     state = ledger.state()
     if name is None and budget.asked.releases > 1 and not state.spent:
         warn(
@@ -90,7 +90,11 @@ def _warn_of_names(name: str | None, budget: Budget, ledger: Ledger) -> None:
 
 
 class Estimator(Inputs):
-    """An estimator of scikit-learn whose fit is one release of private rows."""
+    """An estimator of scikit-learn whose fit is one release of private rows.
+
+    Subclasses define `fit`, which calls `_release`. Inherited from `Inputs`: `_take`, which reads the rows, `_look`,
+    which checks them, and `_open_ledger`. In errors and warnings, `$x` is shown as the parameter or the config key.
+    """
 
     votes_: Any  # the method decides which of these exist
     moments_: tuple[Moments, ...]
@@ -100,7 +104,7 @@ class Estimator(Inputs):
     facts_: Facts
 
     _judge: Callable[[Any, Any], Judged]
-    _private: tuple[str, ...] = ()  # names of attributes that only the owner of the rows may see
+    _private: tuple[str, ...] = ()  # names of attributes that only the data set owner may see
 
     @on_one_day()
     # The numbers of a fit are arrays, whatever is set elsewhere.
@@ -183,7 +187,11 @@ class Estimator(Inputs):
         return trial._prepare_self(rows, choose)
 
     def _prepare_self(self, rows: Rows, choose: Chooser | None) -> PreparedRelease:
-        """Return the release of these rows, and set the attributes that it needs."""
+        """Return the release of these rows; set the attributes that it needs, check everything, and warn.
+
+        The order protects people: resolve parameters, open the ledger, read rows, check them before anything is
+        spent (`_look`), refuse what the budget has no room for, and only then learn from public rows.
+        """
         run = self._resolved_for(rows)
         batches = rows.batches
         if choose is not None and (batches is not None or run.schema is not None):
@@ -245,7 +253,8 @@ class Estimator(Inputs):
     ) -> tuple[Method, Ledger]:
         """Return the method with its noise, and its ledger; refuse what the ledger would refuse, and write nothing.
 
-        With `remembered`, a release for which there is no room may have been made before.
+        Without room, the release is refused, except for answers that the ledger remembers: with `remembered`, these
+        are looked up; without it, as before a method is chosen, the release is refused at once.
         """
         run = taken.run
         sizes = self._public(run, taken, (taken.public, taken.public)).sizes
@@ -263,7 +272,7 @@ class Estimator(Inputs):
         if full is not None and remembered:
             Boundary(full, run.noise).require_room(method, self._public_without_scores(taken))
         elif full is not None:
-            full.account.quote(most, 1)
+            full.account.quote(most, 1)  # raises
         return method, ledger
 
     def _choose(
@@ -294,7 +303,7 @@ class Estimator(Inputs):
             its_budget = self._budget(candidate)
             if its_budget.stored_noise is not None:
                 return self._deal_again(candidate, silos=silos), its_budget
-        # Before a method is chosen, which takes minutes.
+        # Raise if the budget has no room, before a method is chosen: that takes minutes.
         self._with_room(taken, budget, remembered=False)
         chosen = self._with_method(choose(known), taken)
         its_budget = self._budget(chosen)
@@ -327,6 +336,8 @@ class Estimator(Inputs):
         """Set the attributes of a release, train the student, and return the estimator."""
         outcome = found.outcome
         names = self.target_.names
+
+        # Declarations of the caller, and results of the release.
         self._ledger = None
         self.day_ = found.day
         self.name_ = run.once.release
@@ -348,11 +359,15 @@ class Estimator(Inputs):
         self.drawn_ = found.drawn
         self.remembered_ = found.remembered
         self.facts_ = found.facts
+
+        # Attributes for the data set owner alone.
         self._private = tuple(found.owner)
         vars(self).update(found.owner)
         if outcome.sums:
             self.moments_ = outcome.sums
         self.class_weight_ = outcome.class_weight
+
+        # The public model and the student.
         self.public_model_ = None if public.labels is None else public.teacher_map
         self._public_weights = np.ones(len(names))
         if public.weights is not None and public.labels is not None:
@@ -366,7 +381,7 @@ class Estimator(Inputs):
         else:
             labels = np.full(len(public.student_rows), ABSTAIN, dtype=np.int64)
             labels[outcome.queries] = outcome.labels
-            # Labels by sums follow from weights.
+            # Labels of noisy sums follow from the class weights already.
             if public.weights is not None and not found.facts.of_sums:
                 self.class_weight_ = public.weights.of_labels(labels, names)
                 student = weighing(student, self.class_weight_)
@@ -380,7 +395,7 @@ class Estimator(Inputs):
     def _warn_of_settings(
         self, run: Resolved, method: Method, budget: Budget, n_people: int, public: Public
     ) -> None:
-        """Warn the owner of much noise, and of settings under which ε protects less than it seems; nothing is spent."""
+        """Warn of much noise, and of settings under which ε protects less than it seems; nothing is spent."""
         noise = method.noise
         facts = method.facts(public.n_teachers)
         teachers = facts.teachers
@@ -429,7 +444,7 @@ class Estimator(Inputs):
         Parameters
         ----------
         X, y : array of shape (rows, features) or rows with named columns, array of shape (rows,) or str, optional
-            Public rows with labels, or numbers, which score the student: best rows that were not asked about. They must
+            Public rows with labels, or numbers, which score the student: best rows that were not queries. They must
             not be private rows.
         feature_names : collection of str, optional
             Names of the columns. Default: those of the frame that was fitted, or the column numbers.
@@ -553,13 +568,13 @@ class Estimator(Inputs):
         """Return the digest of everything declared for a release except its name, and of the public rows given."""
         target = self.target_
         schema = run.schema
-        # A method of trained teachers that was planned keeps the map by which it was planned.
+        # Whether the method keeps a feature map of trained teachers by which it was planned.
         planned = run.trains and self.features is None and run.teacher_map is not None
-        # Where a teacher cannot be spelled, no other release is known to be the same.
+        # If a teacher cannot be serialized, the identity is random, so no other release is taken for this one.
         with suppress(Exception):
             epsilon = None if self.epsilon is None else float(self.epsilon)
             columns = run.columns if schema is None else schema
-            # In their order, which the spelling of a mapping leaves out.
+            # `canonical` sorts the keys of a mapping, so the order of columns is added.
             names = None if schema is None else schema.names
             whole = [
                 [epsilon, self.releases, unit, self.random_state],
