@@ -160,7 +160,7 @@ def test_what_lies_beyond_the_reach_is_bounded(order):
         here = log_mass(w) - np.log(np.exp(log_mass(w)).sum())
         fewer, more = (log_mass(w + step) - np.log(np.exp(log_mass(w)).sum()) for step in (1, -1))
         lost = np.add.outer(here, here), np.add.outer(fewer, more)
-        outside = np.maximum.outer(np.abs(w), np.abs(w)) > noise.reach
+        outside = np.maximum.outer(np.abs(w), np.abs(w)) > noise.half_width
         for p, q in (lost, lost[::-1]):
             beyond = np.exp(q[outside]) * argmax_bound._phi((p - q)[outside], order)
             assert 0 < beyond.sum() <= noise.outside(order)

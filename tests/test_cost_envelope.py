@@ -22,7 +22,7 @@ from tutelage.events import (
 from tutelage.exceptions import NotPublishableError, UnsupportedEventError
 from tutelage.privacy import ONE_TEACHER
 from tutelage.publishing import reach_of
-from tutelage.publishing.cost_envelope import _best_of, _envelope_of, reach
+from tutelage.publishing.cost_envelope import _best_of, _majorants_of, reach
 
 STEPS = 6
 
@@ -152,12 +152,12 @@ def test_noise_beyond_the_table_counts_where_the_bound_is_largest():
     """With very many classes, the largest noisy count often lies above the table."""
     noise, classes = laplace_noise(1.3, 6.0), 1_000_000
     assert noise is not None
-    envelope = _envelope_of(noise, positions_of(noise), 6.0)
+    majorants = _majorants_of(noise, positions_of(noise), 6.0)
     tied = np.zeros((1, classes), dtype=int)
     value, mass = _best_of(noise, tied)
     below = noise.here.sum() ** classes
     assert mass.sum() == pytest.approx(1)
     assert mass[0, -1] == pytest.approx(1 - below)
     assert mass[0, -1] > 1e-3
-    far_ahead = value - 10 * noise.reach
-    assert envelope.x_at_most(far_ahead)[0, -1] == envelope.last
+    far_ahead = value - 10 * noise.half_width
+    assert majorants.rounded_up(far_ahead)[0, -1] == majorants.last

@@ -32,9 +32,9 @@ _NARROWEST = 0.3  # σ or scale; below it powers overflow, and nothing is privat
 # In E[φ] at order λ, Gaussian noise is "tilted": centered at λ − 1, equation (4) of the proof. So tables end this many
 # σ beyond the largest λ that they serve. Small orders share a small table, larger orders a large one, and beyond these
 # the search gains nothing over the closed form.
-_GAUSSIAN_REACH = 7.5
+_GAUSSIAN_HALF_WIDTH = 7.5
 _GAUSSIAN_ORDERS = (0.5, 4.0)  # largest λ of each table, in σ
-_LAPLACE_REACH = 16.0  # scales
+_LAPLACE_HALF_WIDTH = 16.0  # scales
 _LAPLACE_ORDER = 50.0  # largest λ, in scales
 _LEAST_ORDER = 1 + 1e-6  # φ loses its digits below
 _SPANS = (64, 16, 4, 1)  # sizes of the cells, in lattice positions
@@ -83,22 +83,23 @@ def divergence(excess: FloatArray | float, order: float) -> FloatArray:
 @final
 @by_identity
 class Noise:
-    """A log-concave law f of noise Z, for the values w = −reach..reach of a class's noisy count minus its votes.
+    """A log-concave law f of noise Z, by w, the noisy count of a class minus its votes before the move.
 
-    "Its votes" are those before the move. After it, a class with one vote less has w = Z − 1, of density f(w + 1).
+    w = −half_width..half_width. After the move, a class with one vote less has w = Z − 1, of density f(w + 1).
     """
 
-    reach: int
-    # here, fewer, more: (2·reach + 1,)
+    half_width: int
+    # here, fewer, more: (2·half_width + 1,)
     here: FloatArray  # f(w), before the move
     fewer: FloatArray  # f(w + 1), of the loser after it
     more: FloatArray  # f(w − 1), of the gainer after it
-    # Bound on E[φ] of all w beyond the reach, by order, in either direction.
+    # Bound on E[φ] of all w beyond the half width, by order, in either direction.
     outside: Callable[[float], float]
 
     def excess_of_one_count(self, order: float) -> FloatArray:
-        """Return E[φ], the larger direction, of whether noise ≥ x and whether noise ≥ x + 1, x = 1 − reach .. reach."""
-        # before, after, ratio: (2, 2·reach), of w ≥ x and of w < x; returned: (2·reach,)
+        """Return E[φ], the larger direction, of whether noise ≥ x and whether noise ≥ x + 1, by x."""
+        # before, after, ratio: (2, 2·half_width), of w ≥ x and of w < x
+        # returned: (2·half_width,), from x = 1 − half_width
         before = _log_law_of_check(self.here)
         after = _log_law_of_check(self.fewer)
         ratio = before - after
@@ -113,8 +114,8 @@ class Positions:
     """Log probabilities of the three outcomes on a lattice of positions, before the move and after it.
 
     At position (x, y), the loser beats the best other class where its w is at least the threshold of x, and the gainer
-    where its w is at least that of y. Positions are 0..last along each axis; the threshold of x is x·step − reach, in
-    votes.
+    where its w is at least that of y. Positions are 0..last along each axis; the threshold of x is x·step − half_width,
+    in votes.
     """
 
     step: int  # votes between positions
@@ -290,7 +291,7 @@ def positions_of(noise: Noise) -> Positions:
     """Return the probabilities of the three outcomes at every position that `noise` can reach."""
     # pairs: (2, 2, width), loser and gainer, before and after the move; losing, gaining: (2, width), before and after
     # below: (2, 2, width + 1), P(w < …); at: (last + 1,), which of its entries are positions
-    width = 2 * noise.reach + 1
+    width = 2 * noise.half_width + 1
     step = ceil(width / _LATTICE)
     last = ceil(width / step)
     pairs = np.array([[noise.here, noise.fewer], [noise.here, noise.more]])
@@ -356,20 +357,20 @@ def laplace_noise(scale: float, order: float) -> Noise | None:
 
 @lru_cache(maxsize=8)
 def _laplace_law(scale: float) -> Noise | None:
-    # w: (2·reach + 3,), so that the laws of one vote less and more are its slices
-    reach = ceil(_LAPLACE_REACH * scale) + 2
-    if reach > _WIDEST or scale < _NARROWEST:
+    # w: (2·half_width + 3,), so that the laws of one vote less and more are its slices
+    half_width = ceil(_LAPLACE_HALF_WIDTH * scale) + 2
+    if half_width > _WIDEST or scale < _NARROWEST:
         return None
-    w = np.arange(-reach - 1, reach + 2)
+    w = np.arange(-half_width - 1, half_width + 2)
     density = np.tanh(0.5 / scale) * np.exp(-np.abs(w) / scale)
-    # P(|w| > reach) of two classes, under either law: at most four tails, one vote nearer after the move.
-    beyond = 4 * exp(-(reach - 1) / scale)
+    # P(|w| > half_width) of two classes, under either law: at most four tails, one vote nearer after the move.
+    beyond = 4 * exp(-(half_width - 1) / scale)
 
     def outside(order: float) -> float:
         # |t| ≤ 2/scale, one vote of each class
         return beyond * float(_phi(np.array([-2.0, 2.0]) / scale, order).max())
 
-    return Noise(reach, density[1:-1], density[2:], density[:-2], outside)
+    return Noise(half_width, density[1:-1], density[2:], density[:-2], outside)
 
 
 def gaussian_noise(sigma: float, order: float) -> Noise | None:
@@ -377,16 +378,16 @@ def gaussian_noise(sigma: float, order: float) -> Noise | None:
     tilts = [tilt for tilt in _GAUSSIAN_ORDERS if order <= tilt * sigma]
     if not tilts or sigma < _NARROWEST:
         return None
-    reach = (_GAUSSIAN_REACH + tilts[0]) * sigma
-    if reach > _WIDEST:
+    half_width = (_GAUSSIAN_HALF_WIDTH + tilts[0]) * sigma
+    if half_width > _WIDEST:
         return None
-    return _gaussian_law(sigma, ceil(reach) + 2)
+    return _gaussian_law(sigma, ceil(half_width) + 2)
 
 
 @lru_cache(maxsize=8)
-def _gaussian_law(sigma: float, reach: int) -> Noise:
-    # w: (2·reach + 3,), so that the laws of one vote less and more are its slices
-    w = np.arange(-reach - 1, reach + 2)
+def _gaussian_law(sigma: float, half_width: int) -> Noise:
+    # w: (2·half_width + 3,), so that the laws of one vote less and more are its slices
+    w = np.arange(-half_width - 1, half_width + 2)
     log_density = -(w**2) / (2 * sigma**2)
     density = np.exp(log_density - cast("float", special.logsumexp(log_density)))
     width = sigma * sqrt(2 * pi)
@@ -404,8 +405,8 @@ def _gaussian_law(sigma: float, reach: int) -> Noise:
 
     def outside(order: float) -> float:
         # φ(t) ≤ e^{λt} + λ − 1. Equation (4) turns e^{λt} into a Gaussian around λ − 1; two classes have four tails.
-        tilted = exp(order * (order - 1) / sigma**2) * beyond(reach - order)
-        plain = (order - 1) * beyond(reach - 1)
+        tilted = exp(order * (order - 1) / sigma**2) * beyond(half_width - order)
+        plain = (order - 1) * beyond(half_width - 1)
         return 4 * float(tilted + plain)
 
-    return Noise(reach, density[1:-1], density[2:], density[:-2], outside)
+    return Noise(half_width, density[1:-1], density[2:], density[:-2], outside)

@@ -149,12 +149,12 @@ def _check_reach(
     steps: int,
 ) -> FloatArray:
     """Return the cost of a check within j = 0..steps changed ballots."""
-    # needed, at: (queries,); excess: (2·reach + 2·steps + 4,), by x; worst, returned: (queries, steps + 1)
+    # needed, at: (queries,); excess: (2·half_width + 2·steps + 4,), by x; worst, returned: (queries, steps + 1)
     # The check passes if noise ≥ x, and each ballot moves x by at most one. So within j ballots, the cost is that of
     # whether noise ≥ x′ against whether noise ≥ x′ + 1, for an x′ from x − 1 − j to x + j.
-    # The index of x is x + reach − 1 in the unpadded array, and so x + reach − 1 + (steps + 2) in the padded one.
+    # The index of x is x + half_width − 1 before the padding, and x + half_width − 1 + (steps + 2) after it.
     excess = np.pad(noise.excess_of_one_count(order), steps + 2)
-    at = np.clip(needed, -noise.reach, noise.reach + 1) + noise.reach + steps + 1
+    at = np.clip(needed, -noise.half_width, noise.half_width + 1) + noise.half_width + steps + 1
     by_distance = list[FloatArray]()
     for distance in range(steps + 1):
         above = excess[at + distance]
@@ -225,12 +225,12 @@ class _Majorants(NamedTuple):
 
     def rounded_up(self, votes: IntArray) -> IntArray:
         """Return the position of x, in votes, rounded up: a bound that rises in x stays a bound."""
-        negated = (-votes - self.noise.reach) // self.step
+        negated = (-votes - self.noise.half_width) // self.step
         return np.clip(-negated, 0, self.last)
 
     def rounded_down(self, votes: IntArray) -> IntArray:
         """Return the position of x or y, in votes, rounded down: a bound that falls stays a bound."""
-        position = (votes + self.noise.reach) // self.step
+        position = (votes + self.noise.half_width) // self.step
         return np.clip(position, 0, self.last)
 
     def column_of_gap(self, votes: IntArray) -> IntArray:
@@ -343,7 +343,7 @@ def _excess_without_first(
     # first, second, third: (queries,); lead, x, y: (queries, values), of the first noisy count; shifts: (steps + 1,)
     # returned: (queries, steps + 1)
     noise = majorants.noise
-    lead = first[:, None] + np.arange(-noise.reach, noise.reach + 1)
+    lead = first[:, None] + np.arange(-noise.half_width, noise.half_width + 1)
     by_distance = list[FloatArray]()
     for shift in shifts:
         x = majorants.rounded_down(lead - second[:, None] - _TIES_LOWER - shift)
@@ -357,13 +357,13 @@ def _excess_without_first(
 def _best_of(noise: Noise, counts: IntArray) -> tuple[IntArray, FloatArray]:
     """Return the values and the law of the largest noisy count; cut-off mass goes beyond all positions."""
     # counts: (queries, classes); below: (queries, values); value, mass: (queries, values + 1)
-    width = 2 * noise.reach + 1
+    width = 2 * noise.half_width + 1
     most = counts.max(axis=1)[:, None]
-    value = most + np.arange(-noise.reach, noise.reach + 2)
+    value = most + np.arange(-noise.half_width, noise.half_width + 2)
     noise_below = np.concatenate([[0.0], np.cumsum(noise.here)])
     below = np.ones((len(counts), width))
     for column in counts.T:
-        at = value[:, :-1] - column[:, None] + noise.reach + 1
+        at = value[:, :-1] - column[:, None] + noise.half_width + 1
         below *= noise_below[np.clip(at, 0, width)]
     value[:, -1] = np.iinfo(np.int32).max
     mass = np.diff(below, axis=1, prepend=0.0, append=1.0)
