@@ -98,7 +98,7 @@ def audited(fault: str, fits: int) -> Bounds:
                 ) -> Answer:
                     tape.append((request, RELEASE(boundary, request)))
                     cast, expected = (
-                        boundary.kept[-1].ballots,
+                        boundary.noised[-1].ballots,
                         request.ballot.cast(mine, request, None),
                     )
                     # Everybody takes part.

@@ -174,7 +174,9 @@ def looked_up(folder: Path, entries: int) -> dict[str, float]:
         "a batch by its name": lambda number: account.find(f"batch {number}"),
         "a batch that is not there": lambda number: account.find(f"no batch {number}"),
         "the noise of a release": lambda number: opened.register.noise_of(f"release {number}", ""),
-        "room for a new query": lambda number: account.quote(EVENT, [number.to_bytes(32, "big")]),
+        "room for a new query": lambda number: account.recall_with_room(
+            EVENT, [number.to_bytes(32, "big")]
+        ),
         "a release of one step": release,
     }
     found = dict[str, float]()

@@ -20,7 +20,6 @@ from tutelage.ledger.account import (
     Queries,
     Reservation,
     _Granted,
-    _Settled,
 )
 from tutelage.ledger.beginning import Intent, Whom
 from tutelage.ledger.campaigns import Voters
@@ -124,14 +123,14 @@ def reserve_votes(
 
 def settle(
     ledger: Ledger, reservation: Reservation, answers: dict[bytes, Labels], happened: Event
-) -> _Settled:
+) -> dict[bytes, Labels]:
     """Store the answers of a batch."""
     return ledger.account.settle(reservation, answers, happened)
 
 
-def quote(ledger: Ledger, event: Event, queries: int) -> None:
+def require_room(ledger, *asked):
     """Refuse queries that do not fit."""
-    ledger.account.quote(event, queries)
+    ledger.account.require_room(*asked)
 
 
 def fitting(ledger: Ledger, event: Event) -> int:
@@ -163,7 +162,7 @@ def admit(ledger: Ledger, release: str, question: str, people: Sequence[str], mo
     """Return which people take part in a release with a name."""
     intent, whom = begun(ledger)
     intent = Intent("", question, most, None) if intent is None else intent
-    named = intent._replace(question=question, most=most, release=release)
+    named = intent._replace(question=question, worst_case=most, release_name=release)
     return begin(ledger, named, replace(whom, ids=people)).taking_part
 
 

@@ -277,10 +277,12 @@ def test_answers_that_come_late_to_a_step_that_another_took_over_are_never_relea
     assert taken.cost == one.ledger.state().spent > 0
     again = one.ask(ROWS)
     assert (
-        again.labels.tolist() == taken.labels.tolist() != [label for (label,) in late[1].values()]
+        again.labels.tolist()
+        == taken.labels.tolist()
+        != [label for (label,) in late.answers.values()]
     )
     assert (again.cost, one.n_drawn, one.ledger.verify().unsettled) == (0, 0, 0)
-    assert one._boundary.kept == []  # no vote-dependent cost is of what was not released
+    assert one._boundary.noised == []  # no vote-dependent cost is of what was not released
 
 
 def test_a_reservation_under_which_nothing_came_out_is_none_of_the_answers(monkeypatch):
@@ -313,7 +315,7 @@ def test_a_step_is_recalled_cast_compared_reserved_drawn_and_settled_in_this_ord
             return np.zeros((50, len(X)), dtype=np.int16)
 
     steps = {
-        "quote": Account,
+        "recall_with_room": Account,
         "check": GNMax,
         "reserve": Account,
         "release": GNMax,
@@ -330,10 +332,17 @@ def test_a_step_is_recalled_cast_compared_reserved_drawn_and_settled_in_this_ord
         )
     session = LabelingSession(Teachers(), GNMax(40.0), ledger)  # pyright: ignore[reportArgumentType]
     session.ask(ROWS)
-    assert [*dict.fromkeys(order)] == ["quote", "cast", "check", "reserve", "release", "settle"]
+    assert [*dict.fromkeys(order)] == [
+        "recall_with_room",
+        "cast",
+        "check",
+        "reserve",
+        "release",
+        "settle",
+    ]
     order.clear()
     session.ask(ROWS)
-    assert set(order) == {"quote"}
+    assert set(order) == {"recall_with_room"}
     spent = ledger.state()
     with pytest.raises(ValueError, match="a teacher fails"):
         session.ask(ROWS + 100)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exact import discrete_gaussian_masses
-from ledgers import fitting, new_ledger, quote, rechained, reserve, settle
+from ledgers import fitting, new_ledger, rechained, require_room, reserve, settle
 from test_vector_ballots import LABELS, PRIVATE, PUBLIC, model
 from tutelage import Ledger
 from tutelage._internal.typing import FloatArray
@@ -187,7 +187,11 @@ def test_the_budget_is_filled_and_never_passed(path):
 def test_other_noise_is_refused_in_one_sentence_and_nothing_is_spent(event, path):
     ledger = Ledger.open(path)
     beside = SUM if isinstance(event, SummedNoise) else NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
-    for call, asked in ((quote, event), (reserve, event), (reserve, Composed((beside, event)))):
+    for call, asked in (
+        (require_room, event),
+        (reserve, event),
+        (reserve, Composed((beside, event))),
+    ):
         with pytest.raises(UnsupportedEventError):
             call(ledger, asked, 1)
     assert ledger.state().entries == 1

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ledgers import new_ledger, quote, reserve, reserve_new, settle
+from ledgers import new_ledger, require_room, reserve, reserve_new, settle
 from processes import at_once
 from test_cli import refusal, succeeded
 from test_cohorts import EVENTS, UNIT
@@ -43,7 +43,11 @@ def test_the_original_goes_on_beside_a_backup_and_the_backup_waits_until_it_is_a
     original.backup(tmp_path / "kept")
     copy = Ledger.open(tmp_path / "kept")
     spend(original)
-    for draw, one in ((reserve, copy), (quote, copy), (reserve, Ledger.open(tmp_path / "kept"))):
+    for draw, one in (
+        (reserve, copy),
+        (require_room, copy),
+        (reserve, Ledger.open(tmp_path / "kept")),
+    ):
         with pytest.raises(
             LedgerMismatchError,
             match=r"a\.ledger is a copy of this ledger that was used without it",

@@ -92,7 +92,7 @@ def test_a_long_vector_has_its_room_kept(path):
     long = NoisySumGaussian(400.0, 12, 20_000, ONE_TEACHER)
     numbers = tuple((-1) ** k * (10**15 + k) for k in range(long.dimension))
     reservation = reserve(ledger, long, 1)
-    assert reservation.room._file.seek(0, 2) > 20 * long.dimension  # pyright: ignore[reportOptionalMemberAccess]
+    assert reservation.disk_space._file.seek(0, 2) > 20 * long.dimension  # pyright: ignore[reportOptionalMemberAccess]
     settle(ledger, reservation, {b"s" * 32: numbers}, long)
     assert Ledger.open(path).account.recall([b"s" * 32])[b"s" * 32] == numbers
     with pytest.raises(LedgerStorageError, match="has no room"):

@@ -67,7 +67,7 @@ VERBS: dict[str, Callable[[Ledger], object]] = {
     "reserve and settle a batch": pay_and_settle,
     "votes of a campaign": vote,
     "forfeit": forfeit,
-    "keep": lambda ledger: ledger.account.keep("a map", lambda: b"learned"),
+    "keep": lambda ledger: ledger.account.load_or_learn("a map", lambda: b"learned"),
     "propose": lambda ledger: ledger.register.propose({"order": 8.0}),
     "publish": lambda ledger: ledger.register.publish(lambda head: head),
     "raise the budget": lambda ledger: ledger.raise_budget(

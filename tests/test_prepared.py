@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -18,9 +19,11 @@ from tutelage import (
     SimulationNoise,
     SystemNoise,
     VoteHistogram,
+    boundary,
 )
 from tutelage._internal.typing import Hidden
 from tutelage.accounting import Accountant
+from tutelage.estimator import base
 from tutelage.exceptions import (
     BudgetExceededError,
     InvalidParameterError,
@@ -38,7 +41,6 @@ from tutelage.partition import unit_of_single_people
 from tutelage.planning import Planned
 from tutelage.publishing import Proposal, propose, record
 from tutelage.release import PreparedRelease
-from tutelage.students import fit_student
 
 pytestmark = pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")
 RANDOM = np.random.default_rng(0)
@@ -53,6 +55,12 @@ def model(method: Method | None = None, **given: Any) -> PATEClassifier:
     return PATEClassifier(
         method=method, **{"epsilon": 1.0, "classes": [0, 1], "random_state": 0, **given}
     )
+
+
+def interrupt(release, owner, name, error=KeyboardInterrupt):
+    """Release until a function is called."""
+    with patch.object(owner, name, side_effect=error), pytest.raises(error):
+        release.release()
 
 
 def prepared(one: PATEClassifier, **more: Any) -> PreparedRelease:
@@ -81,8 +89,9 @@ def test_a_second_release_of_the_same_object_draws_and_costs_nothing(
 ):
     noise = SimulationNoise(0)
     calls = calls_of(noise, monkeypatch)
-    given = {"ledger": tmp_path / "a.ledger"} if in_ledger else {}
-    release = prepared(model(method, noise=noise, **given))
+    release = prepared(
+        model(method, noise=noise, ledger=tmp_path / "a.ledger" if in_ledger else None)
+    )
     assert calls == []
     first = release.release()
     drawn, spent = len(calls), first.ledger_.spent
@@ -171,19 +180,10 @@ def test_another_data_set_and_a_second_ledger_are_refused_late_too(tmp_path):
 
 
 def test_a_student_that_fails_is_trained_again_and_nothing_is_drawn_again(monkeypatch):
-    noise, tries = SimulationNoise(0), []
+    noise = SimulationNoise(0)
     calls = calls_of(noise, monkeypatch)
     release = prepared(model(NoisyMoments(student=DecisionTreeClassifier()), noise=noise))
-
-    def failing(*given: Any, **more: Any) -> Any:
-        tries.append(1)
-        if len(tries) == 1:
-            raise MemoryError
-        return fit_student(*given, **more)
-
-    monkeypatch.setattr("tutelage.estimator.base.fit_student", failing)
-    with pytest.raises(MemoryError):
-        release.release()
+    interrupt(release, base, "fit_student")
     drawn = len(calls)
     assert hasattr(release.release(), "student_")
     assert len(calls) == drawn
@@ -197,26 +197,25 @@ def test_a_student_that_fails_is_trained_again_and_nothing_is_drawn_again(monkey
 def test_noise_that_was_drawn_and_not_stored_is_stored_and_never_drawn_again(
     interruption, method, in_ledger, tmp_path, monkeypatch
 ):
-    settle, times = Account.settle, []
-
-    def interrupted(self: Account, *given: Any) -> Any:
-        times.append(1)
-        if len(times) == 1:
-            raise interruption
-        return settle(self, *given)
-
     noise, plain = SimulationNoise(0), SimulationNoise(0)
     calls, in_one_go = calls_of(noise, monkeypatch), calls_of(plain, monkeypatch)
     undisturbed = prepared(model(method, noise=plain)).release()
-    monkeypatch.setattr(Account, "settle", interrupted)
     given = {"ledger": tmp_path / "a.ledger"} if in_ledger else {}
     release = prepared(model(method, noise=noise, **given))
-    with pytest.raises(interruption):
-        release.release()
+    interrupt(release, Account, "settle", interruption)
     found = release.release()
     assert len(calls) == len(in_one_go)
     assert np.array_equal(found.release_.labels, undisturbed.release_.labels)
     assert found.ledger_.spent == pytest.approx(undisturbed.ledger_.spent)
+    assert found.release_.cost == pytest.approx(undisturbed.release_.cost)
+
+
+def test_a_draw_that_is_interrupted_is_paid_and_counted_once(tmp_path):
+    release = prepared(model(noise=SimulationNoise(0), ledger=tmp_path / "a.ledger"))
+    interrupt(release, boundary, "NoisedBallots")
+    found = release.release()  # although the budget, which allows one release, is spent in part
+    used: Any = release._progress.boundary
+    assert len(used.noised) == len(found.open_ledger_.history().charges)
 
 
 def test_a_raise_since_it_was_prepared_is_seen(tmp_path):

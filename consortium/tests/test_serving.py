@@ -321,7 +321,7 @@ def test_a_member_killed_at_an_event_pays_once_and_leaves_nothing(tmp_path):
 
 @pytest.mark.parametrize(
     ("before", "step"),
-    [((aggregator, "require_room"), Play.ask), ((SharedSums, "event_of_outcome"), collect)],
+    [((aggregator, "require_unused_path"), Play.ask), ((SharedSums, "event_of_outcome"), collect)],
 )
 def test_of_two_processes_of_a_coordinator_the_second_waits_and_finds_the_same(
     before, step, founded, computed, tmp_path, monkeypatch

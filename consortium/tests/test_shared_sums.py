@@ -210,7 +210,7 @@ def test_each_number_of_a_hospitals_sum_has_its_own_noise_as_wide_as_its_ledger_
     (batch, asked), member = asked_by(members), members.home(NAMES[0]).identity.member
     event = members.consortium.sums().event_asked(asked.request)
     wider = SummedNoise(replace(event.event, sigma=3 * event.event.sigma), event.shares)
-    members.consortium.boundary(members.ledger(NAMES[0]), member).open(batch, wider)
+    members.consortium.boundary(members.ledger(NAMES[0]), member).reserve_once(batch, wider)
     cast_one(members, batch)
     noise = sent(members, batch, NAMES[0]) - plain(members.consortium.sums(), asked, [0])
     noise = noise / wider.sigma_of_share

@@ -1,25 +1,40 @@
-"""The only door between private rows and what is released: people, ledger and noise meet here and nowhere else.
+"""The boundary between private rows and what is released: people, ledger and noise meet here and nowhere else.
 
-This is the field's privacy filter, with a memory. It answers the requests of a method (`tutelage.methods`): what was
-released before is recalled; ballots are cast and their form is compared with the one that was asked for; the budget is
-reserved; noise is drawn; and the reservation is settled by what happened. The members of a consortium, of whom each
-draws a share of the noise or none, pay at a door of their own (`BatchBoundary`).
+A method (`tutelage.methods`) yields requests; `Boundary.release` answers each of them in these steps:
+
+1. Lock: take the ledger's turn, so that no other release goes on meanwhile.
+2. Check: recall the answers that the ledger remembers, which are free, and refuse the request if the budget does not
+   allow the others.
+3. Ballots: let teachers or people cast them, and compare their form with the one that the request asks for. A failure
+   up to here spends nothing.
+4. Reserve: write the worst-case cost to the ledger. It is on the disk before any noise is drawn.
+5. Draw: file the private ballots for their owner, then add noise. If the mechanism fails, the reservation is
+   forfeited: its budget stays spent, and nothing is released. If the process dies or is interrupted, the reservation
+   stays open: the next release of these queries takes it over and draws again at no further cost, which is allowed
+   because the first noise was never shown (docs/proofs/ledger.md).
+6. Settle: store the answers, and refund what the worst case cost beyond what happened. If the ledger cannot be
+   written, the answers stay withheld in this object; `store_late` stores them, and never draws again.
+
+An *event* describes what a mechanism ran, by public settings from which its cost follows; a *ballot* is the vote or
+vector of one teacher or person. A *campaign* is a row of batches for which one event pays, because the ledger limits
+how many votes each person casts in all of them; *wishes* are the votes before that limit. In the literature, such a
+boundary is a privacy filter: it stops releases before they exceed the budget, whatever later requests depend on.
+
+In a consortium each member draws a share of the noise, or none, and spends at a boundary of its own: `BatchBoundary`.
 """
 
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, Protocol, Self, final
 
 import numpy as np
 
 from tutelage import mechanisms
-from tutelage._internal.records import by_keywords
-from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, NeverPickled
-from tutelage.accounting.filter import Filter, holding
+from tutelage._internal.records import by_identity
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Private
 from tutelage.events import Composed, Event, Repeated
 from tutelage.exceptions import (
     BudgetExceededError,
@@ -28,7 +43,6 @@ from tutelage.exceptions import (
     InvalidParameterError,
     LedgerError,
     LedgerLockedError,
-    LedgerMismatchError,
     LedgerStorageError,
     TutelageError,
 )
@@ -40,41 +54,41 @@ from tutelage.ledger.account import (
     Queries,
     Reservation,
 )
-from tutelage.ledger.beginning import Intent, Whom
+from tutelage.ledger.beginning import Whom
 from tutelage.ledger.campaigns import Voters
 from tutelage.ledger.history import History
-from tutelage.ledger.ledger import LedgerOrPath, existing_ledger, open_ledger, require_terms
-from tutelage.ledger.search import ledgers_near
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.methods.base import Method
 from tutelage.methods.requests import (
     Answer,
     Asking,
-    Kept,
+    NoisedBallots,
     Public,
     Request,
     Result,
-    Sizes,
     Wishes,
     first_places,
     run_steps,
 )
 from tutelage.noise import NoiseSource, SystemNoise
-from tutelage.privacy import PrivacyUnit, round_up
-from tutelage.terms import Asked, Terms, terms_of
+from tutelage.privacy import round_up
 
-_OWN_MECHANISMS: list[type[Mechanism]] = [
-    kind
-    for kind in vars(mechanisms).values()
-    if isinstance(kind, type) and issubclass(kind, Mechanism) and kind is not Mechanism
-]
-# Their names, as keys have them.
-_OWN_NAMES = {kind.__qualname__: kind for kind in _OWN_MECHANISMS} | {
-    kind.key_name: kind for kind in _OWN_MECHANISMS
-}
 Filing = Callable[[int, Any], object]
 Guard = Callable[[History], object]
-_Stored = dict[str, bytes]  # files by name
+_Files = dict[str, bytes]  # by name
+
+
+@final
+@by_identity
+class _Unstored(Private):
+    """Answers that were drawn and are not in the ledger yet; private."""
+
+    reservation: Reservation
+    answers: dict[bytes, Labels]
+    happened: Event  # run under the reservation
+    charged: Event  # spent for this request; by a campaign, the whole campaign or nothing
+    entries: set[int]  # of the ledger, under which the answers count as drawn
+    noised: NoisedBallots
 
 
 @final
@@ -98,49 +112,48 @@ class Boundary:
         self, ledger: Ledger, noise: NoiseSource, prepared: Any = None, file: Filing | None = None
     ) -> None:
         self.ledger = ledger
-        # Where a release spends, once it has its turn: of its own people.
+        # A release that has its turn replaces it by the account of its own people.
         self.account = ledger.account
         self.prepared = prepared
         self._file = file
-        self.kept: list[Kept] = []  # private
-        self.n_earlier = 0  # answers of earlier releases that were recalled
-        self._answered: list[Answer] = []
         self._noise = noise
-        self._unstored: tuple[Reservation, dict[bytes, Labels], Event] | None = None
-        self._reserved = set[int]()  # entries under which answers were drawn here
-        # Whether the noise of an answer was drawn here, or earlier.
-        self._drawn = dict[bytes, bool]()
+        self.noised: list[NoisedBallots] = []  # private
+        self.n_earlier = 0  # answers of earlier releases that were recalled
+        # Per request: the event that was charged, and its cost in ε of the budget.
+        self._charges: list[tuple[Event, float]] = []
+        self._unstored: _Unstored | None = None
+        self._entries = set[int]()  # of the ledger, under which answers were drawn here
+        # By query key: whether the noise of its answer was drawn here, and not earlier.
+        self._drawn_here = dict[bytes, bool]()
 
     @property
     def n_drawn(self) -> int:
         """Number of different answers whose noise was drawn here."""
-        return sum(self._drawn.values())
+        return sum(self._drawn_here.values())
 
     @property
     def n_remembered(self) -> int:
         """Number of different answers that were there before: these ballots do not show in them."""
-        return len(self._drawn) - self.n_drawn
+        return len(self._drawn_here) - self.n_drawn
 
     @property
     def reservations(self) -> frozenset[int]:
         """The entries of the ledger under which all answers were drawn, now or earlier."""
-        earlier = [key for key, is_here in self._drawn.items() if not is_here]
-        if not earlier:
-            return frozenset(self._reserved)
-        return self.account.drawn_under(earlier) | self._reserved
+        earlier = [key for key, is_here in self._drawn_here.items() if not is_here]
+        return self.account.drawn_under(earlier) | self._entries
 
     @property
     def event(self) -> Event:
-        """All that was charged here."""
-        events = [answer.event for answer in self._answered]
+        """All that was charged for the answers given here."""
+        events = [event for event, _ in self._charges]
         if len(events) == 1:
             return events[0]
         return Composed(tuple(events))
 
     @property
     def cost(self) -> float:
-        """The cost of all that was charged here, in ε of the budget."""
-        return sum(answer.cost for answer in self._answered)
+        """The cost of the answers given here, in ε of the budget."""
+        return sum(cost for _, cost in self._charges)
 
     def run(self, steps: Asking[Result]) -> Result:
         """Answer one request after the other, and return what the method makes of the answers."""
@@ -148,7 +161,7 @@ class Boundary:
             return run_steps(
                 steps,
                 self._answer,
-                lambda learned: self.account.keep(learned.name, learned.make),
+                lambda learned: self.account.load_or_learn(learned.name, learned.make),
             )
         except InvalidDataError as error:
             if self.cost:
@@ -167,7 +180,7 @@ class Boundary:
         return self.release(request)
 
     def _recall_earlier(self, request: Request) -> Answer | None:
-        """Return what earlier releases answered: it is not asked of the people of this release."""
+        """Return what earlier releases answered; the people of this release are not asked."""
         keys = self.keys(request)
         event = Repeated(self.event_of_one(request), 0)
         answers = self.account.recall_earlier(keys)
@@ -178,99 +191,100 @@ class Boundary:
         return Answer(values, event, 0.0)
 
     def require_room(self, method: Method, public: Public) -> None:
-        """Refuse what a method is about to ask where there is no room for what is not remembered of it."""
+        """Refuse a method whose first request has new queries that the budget does not allow; ask nothing."""
         first = next(method.steps(public))
         if isinstance(first, Request):
-            self._recall_with_room(first, self.event_of_one(first), self.keys(first))
-        elif not self.account.keeps(first.name):  # so nothing was asked by it
-            most = method.event(public.sizes)
-            self.account.quote(most.event, most.count)
+            keys = self.keys(first)
+            # A reservation that a crashed process left open, which pays for some, is found in the turn alone.
+            with self.account.turn(keys):
+                self._recall_with_room(first, self.event_of_one(first), keys)
+        elif not self.account.has_learned(first.name):
+            # The method learns something before its first request, which is not stored: so it never asked anything.
+            worst_case = method.event(public.sizes)
+            self.account.require_room(worst_case.event, worst_case.count)
 
     def keys(self, request: Request) -> list[bytes]:
-        """Return what the ledger remembers each answer by."""
+        """Return the key of each query, by which the ledger remembers its answer."""
         require_name_of_its_own(request.mechanism)
         rows = [request.rows]
         if request.predictions is not None:
             rows.append(request.predictions)
         return self.account.keys(request.context(self.event_of_one(request)), *rows)
 
-    def room(self, request: Request) -> int:
-        """Return how many more new answers the budget allows, each at its most expensive."""
+    def n_fitting(self, request: Request) -> int:
+        """Return how many more new answers the budget allows, each at its worst case.
+
+        Capped votes have no such limit if the budget allows or has paid for one event: return `sys.maxsize`.
+        """
         fitting = self.account.fitting(self.event_of_one(request))
-        if request.form.cap is not None and (fitting > 0 or self._is_campaign_open(request)):
-            return sys.maxsize  # one event pays for all
+        if request.form.cap is not None and (fitting > 0 or self._has_campaign_begun(request)):
+            return sys.maxsize
         return fitting
 
-    def fitting(self, request: Request, keys: list[bytes]) -> int:
-        """Return how many rows, from the first on, the budget allows now; those that were answered are free."""
-        if request.form.cap is not None and self.room(request) == sys.maxsize:
+    def n_fitting_rows(self, request: Request, keys: list[bytes]) -> int:
+        """Return how many rows, from the first on, the budget allows now; remembered answers are free."""
+        if self.n_fitting(request) == sys.maxsize:
             return len(keys)
-        return self.account.fitting(self.event_of_one(request), keys)
-
-    def recall(self, request: Request) -> dict[bytes, Labels]:
-        """Return the remembered answers of a request by their keys; repeating them costs nothing."""
-        return self.account.recall(self.keys(request))
+        return self.account.fitting_queries(self.event_of_one(request), keys)
 
     def release(self, request: Request, guard: Guard | None = None) -> Answer:
-        """Return the answers, of which those that are new are paid for and drawn now; all new ones fit, or none.
+        """Return the answers, of which new ones are drawn now; the budget allows all new ones, or none is drawn.
 
         The `guard` may refuse new ones by what was done through the ledger.
         """
         keys = self.keys(request)
-        with self.account.turn(keys if self._unstored is None else ()):
+        # A release whose answers are all remembered need not wait for others, unless it has answers to store.
+        with self.account.turn(unless_answered=keys if self._unstored is None else ()):
             self.store_late()
-            labels, event, cost = self._labels(request, keys, guard)
+            labels = self._recall_or_draw(request, keys, guard)
         # values: (queries, numbers)
         values = np.array([labels[key] for key in keys], dtype=np.int64)
-        answer = Answer(values, event, cost)
-        self._answered.append(answer)
-        return answer
+        return Answer(values, *self._charges[-1])
 
     def _release_in_part(self, request: Request) -> Answer | None:
         """Return the answers to the first rows, as many as the budget allows; None for none."""
         keys = self.keys(request)
         while True:
-            fitting = self.fitting(request, keys)
+            fitting = self.n_fitting_rows(request, keys)
             if not fitting:
                 return None
-            with suppress(BudgetExceededError):  # somebody else spent in between
+            with suppress(BudgetExceededError):  # another release spent in between
                 return self.release(request.of_rows(slice(fitting)))
 
-    def _labels(
+    def _recall_or_draw(
         self, request: Request, keys: list[bytes], guard: Guard | None
-    ) -> tuple[Mapping[bytes, Labels], Event, float]:
-        """Return the answer to each key, while no other release goes on through the ledger."""
+    ) -> Mapping[bytes, Labels]:
+        """Return the answer to each key and note what they cost, in the turn of this release: steps 2 to 6."""
         event = self.event_of_one(request)
+        free = Repeated(event, 0), 0.0
         places = first_places(keys)
-        # Room for new labels is found before anyone casts a ballot.
-        answers = self._recall_with_room(request, event, places)
-        self._drawn = dict.fromkeys(answers, False) | self._drawn
-        new = [key for key in places if key not in answers]
+        remembered = self._recall_with_room(request, event, places)
+        self._drawn_here = dict.fromkeys(remembered, False) | self._drawn_here
+        new = [key for key in places if key not in remembered]
         if not new:
-            return answers, Repeated(event, 0), 0.0
+            self._charges.append(free)
+            return remembered
         if guard is not None:
             guard(self.ledger.history())
 
         ballots, predictions = self._cast(request, np.array([places[key] for key in new]))
         if isinstance(ballots, Wishes):
-            drawn, reserved = self._draw_granted(request, event, new, ballots)
-            return {**answers, **drawn}, reserved, self.account.share_of(reserved)
+            return {**remembered, **self._draw_granted(request, event, new, ballots)}
 
         reserved = self.account.reserve(NewQueries(event, places))
         answered = reserved.answers
-        self._drawn = dict.fromkeys(answered, False) | self._drawn
+        self._drawn_here = dict.fromkeys(answered, False) | self._drawn_here
         if reserved.reservation is None:
-            return answered, Repeated(event, 0), 0.0
-        if len(answered) > len(answers):  # others were quicker, where the ledger takes no turns
+            self._charges.append(free)
+            return answered
+        # Where the ledger's disk has no locks, others may have answered some of the queries since.
+        if len(answered) > len(remembered):
             is_left = np.array([key not in answered for key in new])
             new = [key for key in new if key not in answered]
             ballots = ballots.select(is_left)
             if predictions is not None:
                 predictions = predictions[is_left]
-        drawn, share, happened = self._draw(
-            request, reserved.reservation, new, ballots, predictions
-        )
-        return answered | drawn, happened, share
+        return answered | self._draw(request, reserved.reservation, new, ballots, predictions)
 
     def _cast(self, request: Request, rows: IntArray) -> tuple[Any, FloatArray | None]:
         """Return the ballots on these rows of a request, in the form that it asks for, and the predictions for them."""
@@ -287,35 +301,37 @@ class Boundary:
 
     def _draw_granted(
         self, request: Request, event: Any, new: list[bytes], wishes: Wishes
-    ) -> tuple[dict[bytes, Labels], Event]:
-        """Return new labels of a campaign, and what was paid: people vote while they have votes left.
-
-        The first batch pays for all.
-        """
+    ) -> dict[bytes, Labels]:
+        """Return new labels of a campaign, from the votes that each person has left; the first batch pays for all."""
         voters = Voters(wishes.names, wishes.digest)
         wanted = wishes.votes.per_teacher()
         granted = self.account.reserve(
             CampaignVotes(event, self._campaign(request), voters, wanted, len(new))
         )
         ballots = wishes.histogram(granted.votes)
-        labels, _, _ = self._draw(
-            request, granted.reservation, new, ballots, None, granted.campaign
+        return self._draw(
+            request,
+            granted.reservation,
+            new,
+            ballots,
+            None,
+            granted.campaign,
+            pays=granted.is_paid_now,
         )
-        return labels, Repeated(event, int(granted.is_paid_now))
 
     def event_of_one(self, request: Request) -> Event:
-        """Return the most that one answer can be."""
+        """Return the worst-case event of one answer."""
         return request.mechanism.most(request.form, simulated=self._noise.simulated)
 
     def _recall_with_room(
         self, request: Request, event: Event, keys: Collection[bytes]
     ) -> Mapping[bytes, Labels]:
-        """Return the remembered answers of a request, and refuse it where there is no room for what is new of it."""
+        """Return the remembered answers of a request; refuse it if the budget does not allow the others."""
         if not request.campaign:
-            return self.account.quote(event, keys, request.total)
+            return self.account.recall_with_room(event, keys, request.total)
         answers = self.account.recall(keys)
-        if len(answers) < len(set(keys)) and not self._is_campaign_open(request):
-            self.account.quote(event, 1)
+        if len(answers) < len(set(keys)) and not self._has_campaign_begun(request):
+            self.account.require_room(event, 1)
         return answers
 
     def _draw(
@@ -326,8 +342,13 @@ class Boundary:
         ballots: Any,
         predictions: FloatArray | None,
         campaign: Reservation | None = None,
-    ) -> tuple[dict[bytes, Labels], float, Event]:
-        """Draw and settle what was reserved; return the labels that count, their share of ε, and what was run."""
+        *,
+        pays: bool = False,
+    ) -> dict[bytes, Labels]:
+        """Draw the answers to these keys under a reservation and store them; return those that count.
+
+        If this batch `pays` for its campaign, the cost of the whole campaign is charged to it, and otherwise nothing.
+        """
         if self._file is not None:
             self._file(reservation.number, ballots)
         try:
@@ -338,58 +359,75 @@ class Boundary:
                 )
             answers = dict(zip(keys, drawn.answers, strict=True))
         except Exception:
-            # It stays spent, and the step is closed: it must not be drawn again for free.
+            # The failure may depend on the noise. So the budget stays spent, and a repeated call pays again.
             self.account.forfeit(reservation)
             raise
 
-        self.kept.append(Kept(request, ballots, drawn, predictions))
-        self._drawn |= dict.fromkeys(keys, True)
-        self._reserved.add(reservation.number)
-        happened = drawn.event
+        happened = charged = drawn.event
+        entries = {reservation.number}
         if campaign is not None:
-            # The mechanisms of a campaign were charged once, by the campaign.
-            happened = Repeated(campaign.event, 0)
-            self._reserved.add(campaign.number)
-        # Until it is stored, or in vain: whatever interrupts this, noise that was drawn is never drawn a second time.
-        self._unstored = reservation, answers, happened
+            happened = Repeated(
+                campaign.event, 0
+            )  # the reservation of the campaign was charged for it
+            charged = Repeated(campaign.event, int(pays))
+            entries.add(campaign.number)
+        unstored = _Unstored(
+            reservation,
+            answers,
+            happened,
+            charged,
+            entries,
+            NoisedBallots(request, ballots, drawn, predictions),
+        )
+        # From here on, whatever interrupts this, these answers are stored or dropped, and never drawn again.
+        self._unstored = unstored
         try:
-            settled = self.account.settle(reservation, answers, happened)
+            labels = self.account.settle(reservation, answers, happened)
         except (LedgerStorageError, LedgerLockedError):
             raise
         except TutelageError:
-            # The mechanism did not keep to what it had announced, perhaps because of its noise.
+            # The mechanism ran more than was reserved, or its answers have another length: withhold them.
             self._unstored = None
-            self._reserved.discard(reservation.number)  # under which nothing came out
             self.account.forfeit(reservation)
             raise
+        self._note_stored(unstored)
+        return labels
+
+    def _note_stored(self, stored: _Unstored) -> None:
+        """Take note that answers are in the ledger."""
+        self._drawn_here |= dict.fromkeys(stored.answers, True)
+        self._entries |= stored.entries
+        self._charges.append((stored.charged, self.account.share_of(stored.charged)))
+        self.noised.append(stored.noised)
         self._unstored = None
-        return settled.labels, settled.share, happened
 
     def store_late(self) -> None:
-        """Store what could not be stored when it was drawn, or forget it if another process drew something else."""
-        if self._unstored is None:
+        """Store answers that could not be stored when they were drawn.
+
+        If another process took over their reservation meanwhile and drew other answers, these are dropped, unreleased.
+        """
+        late = self._unstored
+        if late is None:
             return
-        reservation, answers, happened = self._unstored
         with self.account.turn():
-            if not self.account.is_settled(reservation):
-                self.account.settle(reservation, answers, happened)
-            elif self.account.recall(answers) != answers:
-                # It took over the step; these answers are never released.
-                self.kept.pop()
-                self._drawn |= dict.fromkeys(answers, False)
+            if not self.account.is_settled(late.reservation):
+                self.account.settle(late.reservation, late.answers, late.happened)
+                self._note_stored(late)
+            elif self.account.recall(late.answers) == late.answers:
+                self._note_stored(late)  # the call was interrupted after it had stored them
         self._unstored = None
 
-    def _is_campaign_open(self, request: Request) -> bool:
-        """Return whether the budget of a campaign is spent."""
+    def _has_campaign_begun(self, request: Request) -> bool:
+        """Return whether an earlier batch began the campaign of a request, and so spent its cost."""
         return request.campaign and self.account.find(self._campaign(request)) is not None
 
     def _campaign(self, request: Request) -> str:
         """Return the name of the campaign of a request in the ledger."""
         context = json.dumps(request.context(self.event_of_one(request)), sort_keys=True)
         name = f"campaign {hashlib.sha256(context.encode()).hexdigest()}"
-        if self.account.release is None:
+        if self.account.release_name is None:
             return name
-        return f"{name} of {self.account.release}"
+        return f"{name} of {self.account.release_name}"
 
 
 class _HasQueries(Protocol):
@@ -403,78 +441,85 @@ class _HasQueries(Protocol):
 
 @final
 class BatchBoundary:
-    """The door of a member of a consortium, for batches that several members answer together; each pays by itself.
+    """The boundary of a consortium's member, for batches that several members answer; each spends its own budget.
 
     Parameters
     ----------
     ledger : Ledger
         The budget of this member.
     name_of : function
-        Returns how the ledger calls a batch: no other batch has that name.
+        Returns the name of a batch in the ledger: no other batch has that name.
+    account : Account, optional
+        The budget of the people of one release, while it has its turn. Default: that of everybody. To recall answers
+        and to check what the budget allows, use it directly; spend through this boundary.
     """
 
     def __init__(
         self, ledger: Ledger, name_of: Callable[..., str], account: Account | None = None
     ) -> None:
         self.ledger = ledger
-        self._account = account or ledger.account
+        self.account = account or ledger.account
         self._name_of = name_of
 
     @contextmanager
     def turn(self, whom: Whom | None = None) -> Generator[Self]:
-        """Hold off all other releases and withdrawals, and yield the door for what is opened of these people."""
+        """Hold off all other releases and withdrawals, and yield a boundary that spends the budget of these people."""
         with self.ledger.begin(None, whom) as scope:
             yield type(self)(self.ledger, self._name_of, scope.account)
 
-    def recall(self, keys: Collection[bytes]) -> dict[bytes, Labels]:
-        """Return the remembered answers among keys."""
-        return self._account.recall(keys)
-
-    def require(self, most: Event, queries: int) -> None:
-        """Refuse what has no room; spend nothing."""
-        self._account.quote(most, queries)
-
     def reservation_of(self, batch: _HasQueries) -> Reservation | None:
         """Return the reservation of a batch, or None."""
-        return self._account.find(self._name_of(batch))
+        return self.account.find(self._name_of(batch))
 
-    def is_closed(self, batch: _HasQueries) -> bool:
-        """Return whether a batch was paid for and is settled."""
+    def is_settled(self, batch: _HasQueries) -> bool:
+        """Return whether a batch was reserved and is settled."""
         reservation = self.reservation_of(batch)
-        return reservation is not None and self._account.is_settled(reservation)
+        return reservation is not None and self.account.is_settled(reservation)
 
-    def open(self, batch: _HasQueries, event: Event) -> Reservation:
-        """Pay for a batch what it costs at most if each query is this event, once, however often it is called."""
-        return self._account.reserve(Queries(event, batch.n_queries, self._name_of(batch)))
+    def reserve_once(self, batch: _HasQueries, event: Event) -> Reservation:
+        """Spend the worst case of a batch, in which each query is this event; a second call spends nothing."""
+        return self.account.reserve(Queries(event, batch.n_queries, self._name_of(batch)))
 
-    def share(
+    def draw_once(
         self,
         batch: _HasQueries,
         reservation: Reservation,
-        draw: Callable[[NoiseSource], _Stored],
-        keep: Callable[[_Stored], _Stored],
-    ) -> tuple[_Stored, bool]:
-        """Draw this member's share of the noise, and return what is stored and whether another process stored it first.
+        draw: Callable[[NoiseSource], _Files],
+        store_first: Callable[[_Files], _Files],
+    ) -> tuple[_Files, bool]:
+        """Draw this member's share of the noise; return the stored files, and whether another process stored them.
 
-        The stored shares are sent, and sent again: noise is never drawn twice.
+        `store_first` stores what `draw` made, unless files are stored already, and returns the stored ones. Two
+        processes may both draw, but only the files that were stored first ever leave this machine.
         """
-        # This is refused if a person withdrew since, and is not left out.
-        self.open(batch, reservation.event)
+        # The caller may have read the reservation before a person withdrew. Reserving checks this again, for free.
+        self.reserve_once(batch, reservation.event)
         try:
-            made = draw(SystemNoise())
+            drawn = draw(SystemNoise())
         except Exception:
-            self._account.forfeit(reservation)
+            self.account.forfeit(reservation)
             raise
-        stored = keep(made)
-        return stored, stored != made
+        stored = store_first(drawn)
+        return stored, stored != drawn
 
-    def close(
+    def settle_once(
         self, reservation: Reservation, answers: dict[bytes, Labels], happened: Event
     ) -> None:
-        """Settle a batch by what was opened of it, if it is not settled yet."""
-        with self._account.turn():  # of two processes, the second finds what the first one settled
-            if not self._account.is_settled(reservation):
-                self._account.settle(reservation, answers, happened)
+        """Settle a batch by the answers that were opened, unless it is settled already."""
+        with self.account.turn():  # of two processes, the second finds what the first one settled
+            if not self.account.is_settled(reservation):
+                self.account.settle(reservation, answers, happened)
+
+
+_OWN_MECHANISMS: list[type[Mechanism]] = [
+    kind
+    for kind in vars(mechanisms).values()
+    if isinstance(kind, type) and issubclass(kind, Mechanism) and kind is not Mechanism
+]
+# By the names of mechanisms in keys.
+_OWN_NAMES = {kind.__qualname__: kind for kind in _OWN_MECHANISMS} | {
+    kind.key_name: kind for kind in _OWN_MECHANISMS
+}
 
 
 def require_name_of_its_own(mechanism: Mechanism | NoisySum) -> None:
@@ -488,154 +533,3 @@ def require_name_of_its_own(mechanism: Mechanism | NoisySum) -> None:
                 f"a class of your own named {kind.__qualname__}",
                 "Rename your class, or change its key.",
             )
-
-
-@final
-@by_keywords
-class Budget(NeverPickled):
-    """The budget that one fit spends from; it knows the people."""
-
-    ledger: LedgerOrPath | None  # None for one that holds this fit alone
-    asked: Asked
-    digest: Callable[[], bytes]  # of the people whose rows the ledger is tied to
-    unit: PrivacyUnit  # whom it protects
-    data_changed: bool  # whether the rows may be others than those it is tied to
-    identity: str  # of everything declared for the release: an equal one is the same release
-    method: Method  # whose noise may be to be found
-    release: str | None = None  # its name, where people who come later have a budget of their own
-    # Everything declared but the name: releases that are alike but for it teach one student.
-    question: str = ""
-    people: Callable[[], Sequence[str]] = tuple  # ids, each once; private
-
-    def least_noise(self, event_of: Callable[[float], Event]) -> float:
-        """Return the noise with which the release was begun, or else the least that its terms allow."""
-        stored = self.stored_noise
-        if stored is not None:  # never found again, which might give other digits
-            return stored
-        return self.terms.least_noise(event_of)
-
-    @property
-    def _existing(self) -> Ledger | None:
-        return existing_ledger(self.ledger)
-
-    @property
-    def terms(self) -> Terms:
-        """The terms of this release, by what its ledger holds now."""
-        existing = self._existing
-        limit = None if existing is None else existing.limit
-        return terms_of(self.asked, self.method.needs.accounting, limit)
-
-    @property
-    def stored_noise(self) -> float | None:
-        """The noise that was found for this release, or for the first of its question that has a name."""
-        existing = self._existing
-        if existing is None:
-            return None
-        return existing.register.noise_of(self.identity, self.question)
-
-    def open_ledger(self, method: Method, sizes: Sizes) -> Ledger:
-        """Return the ledger; the file of a new one appears with its first reservation."""
-        terms = self.terms
-        most = method.event(sizes)
-        ledger = open_ledger(
-            self.ledger,
-            most.event,
-            most.count,
-            epsilon=None if terms.limit is None else terms.limit.epsilon,
-            delta=self.asked.delta,
-            unit=self.unit,
-            accounting=terms.accounting,
-            # Noise that is found was found at the other order, and the same fit must find it again.
-            suited=self.asked.given,
-            check=self._refuse_second,
-        )
-        self.check_people(ledger)
-        return ledger
-
-    def check_people(self, ledger: Ledger) -> None:
-        """Refuse a ledger of other people, or with another budget or unit."""
-        if self.ledger is not None:  # which reads the limit again
-            ledger.register.check_data(self.digest(), changed=self._may_change)
-        require_terms(ledger, self.asked.budget, self.asked.delta, self.unit)
-
-    def intent(self, noise: float | None, most: Event) -> Intent:
-        """Return what a ledger knows the release by."""
-        found_noise = None if self.asked.given else noise
-        return Intent(self.identity, self.question, most, found_noise, self.release)
-
-    def whom(self, shard_ids: Callable[[], Sequence[str]], left_out: str) -> Whom:
-        """Return whose data a release uses; of one with a name, each shard of rows is a person."""
-        if self.ledger is None:
-            return Whom(left_out=left_out)
-        ids = self.people() if self.release is None else shard_ids()
-        return Whom(self.digest(), ids, left_out, self._may_change)
-
-    @property
-    def _may_change(self) -> bool:
-        return self.data_changed or self.release is not None
-
-    def check(self) -> None:
-        """Refuse a ledger of another budget or unit, or a second one of the same data, without writing to any."""
-        existing = self._existing
-        if existing is None:
-            self._refuse_second()
-        else:
-            require_terms(existing, self.asked.budget, self.asked.delta, self.unit)
-            existing.limit.check_epsilon(self.asked.epsilon)
-
-    def check_beginning(self, ledger: Ledger, most: Event) -> None:
-        """Refuse a name, people, or a release that is `most` as the ledger would, as far as is known; write nothing."""
-        if isinstance(self.ledger, Ledger):
-            ledger.register.check(self.release, self.identity, most)
-
-    def rooms(self, most: Event) -> tuple[float, dict[str, int]]:
-        """Return what a release takes that is `most`, and for how many such ones people have room, by their cohort.
-
-        No cohort is named if the release was begun before, or has no name.
-        """
-        existing = self._existing
-        limit = self.limit_for(most)
-        rooms = dict[str, int]()
-        if existing is not None:
-            rooms = existing.register.rooms(most)
-        share = limit.share(limit.cost(most))
-        if self.release is None or self.release in rooms:
-            return share, {}
-        return share, {**rooms, self.release: limit.fitting(most, 0)}
-
-    def limit_for(self, most: Event) -> Filter:
-        """Return the limit of the ledger, or of a new one, which without a budget just holds what is `most`."""
-        return self.terms.limit or holding(most, self.asked.delta, self.terms.by_itself)
-
-    def full(self, most: Event) -> Ledger | None:
-        """Return the ledger if it has no room for a release that has no name, is `most` and was not begun before."""
-        if self.release is not None or self.stored_noise is not None:
-            return None
-        existing = self._existing
-        if existing is None or existing.account.fitting(most):
-            return None
-        return existing
-
-    def _refuse_second(self) -> None:
-        """Refuse to create a second ledger next to one with the budget of the same people or rows."""
-        if self.ledger is None or isinstance(self.ledger, Ledger):
-            return
-        others = ledgers_near(Path(self.ledger))
-        if not others:
-            return
-        digest = self.digest()
-        people = self.people()
-        for path in others:
-            if _is_of(path, digest, people):
-                raise LedgerMismatchError(
-                    f"{path.name} contains the budget of these data, or of some of these people. Pass it as `ledger`; "
-                    "another ledger would be a second budget."
-                )
-
-
-def _is_of(path: Path, digest: bytes, people: Sequence[str]) -> bool:
-    with suppress(LedgerError):  # one that cannot be read
-        register = Ledger.open(path, read_only=True).register
-        known = register.knows(people)  # one by one, if its releases have names
-        return register.is_of(digest) or (known is not None and bool(known.any()))
-    return False

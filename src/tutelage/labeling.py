@@ -138,12 +138,12 @@ class LabelingSession:
     @property
     def fitting(self) -> int:
         """How many more new queries the budget allows, each at its most expensive."""
-        return self._boundary.room(self._request(np.zeros((1, 1)), None))
+        return self._boundary.n_fitting(self._request(np.zeros((1, 1)), None))
 
     @property
     def votes(self) -> tuple[VoteHistogram, ...]:
         """The private votes that noise was added to: one histogram per batch that had new queries."""
-        return tuple(kept.ballots for kept in self._boundary.kept)
+        return tuple(noised.ballots for noised in self._boundary.noised)
 
     def affordable(self, X_public: npt.ArrayLike, predictions: npt.ArrayLike | None = None) -> int:
         """Return how many of these rows, from the first on, the budget allows now; those asked before are free.
@@ -154,7 +154,7 @@ class LabelingSession:
             As for `ask`, the most wanted rows first.
         """
         request = self._request(*_as_arrays(X_public, predictions))
-        return self._boundary.fitting(request, self._boundary.keys(request))
+        return self._boundary.n_fitting_rows(request, self._boundary.keys(request))
 
     @on_one_day()
     def ask(self, X_public: npt.ArrayLike, predictions: npt.ArrayLike | None = None) -> Release:
@@ -209,16 +209,16 @@ class LabelingSession:
         """
         _require_votes_as_given(self.mechanism)
         accountant = Accountant(progress=progress)
-        for kept in self._boundary.kept:
-            votes = kept.ballots
-            for part in kept.drawn.event.flatten():
+        for noised in self._boundary.noised:
+            votes = noised.ballots
+            for part in noised.drawn.event.flatten():
                 event = Repeated(part.event, part.times)
                 if isinstance(part.event, ConfidenceCheck):
                     accountant.add(event, votes)
-                elif isinstance(part.event, InteractiveCheck) and kept.predictions is not None:
-                    accountant.add(event, votes, offsets=_offsets(kept.predictions, votes))
+                elif isinstance(part.event, InteractiveCheck) and noised.predictions is not None:
+                    accountant.add(event, votes, offsets=_offsets(noised.predictions, votes))
                 else:
-                    accountant.add(event, votes.select(kept.drawn.voted), at_most=votes.n_queries)
+                    accountant.add(event, votes.select(noised.drawn.voted), at_most=votes.n_queries)
         return accountant
 
     def released(
@@ -249,7 +249,7 @@ class LabelingSession:
         rows, student = self._checked_rows(X_public, predictions)
         request = self._request(rows, student)
         hashes = self._boundary.keys(request)
-        answers = self._boundary.recall(request)
+        answers = self._boundary.account.recall(hashes)
         if len(answers) < len(set(hashes)):
             raise InvalidDataError(
                 "`X_public` holds a row that this ledger has no label for with this mechanism, question and columns. "

@@ -15,7 +15,8 @@ from tutelage._internal.typing import Mask, Matrix, Private
 from tutelage._internal.warned import warn
 from tutelage.accounting import data_independent
 from tutelage.accounting.together import WITHOUT_LEDGER
-from tutelage.boundary import Boundary, Budget, Filing
+from tutelage.boundary import Boundary, Filing
+from tutelage.budget import Budget
 from tutelage.events import Event, Repeated
 from tutelage.exceptions import (
     BudgetContinuedWarning,
@@ -139,7 +140,7 @@ class PreparedRelease(Private):
 
     @property
     def most(self) -> Repeated:
-        """The most that is released."""
+        """The worst-case event of the whole release."""
         return self.method.event(self.public.sizes)
 
     @property
@@ -150,7 +151,8 @@ class PreparedRelease(Private):
     @property
     def cost(self) -> float:
         """The most that it takes of the budget, in ε."""
-        return self.budget.rooms(self.most)[0]
+        limit = self.budget.limit_for(self.most)
+        return limit.share(limit.cost(self.most))
 
     @property
     def _whom(self) -> Whom:
@@ -208,7 +210,7 @@ class PreparedRelease(Private):
         try:
             drawn = self._draw_in_turn(boundary)
         except LedgerOvertakenError:  # before anything was spent
-            boundary.ledger = self.budget.open_ledger(method, public.sizes)
+            boundary.ledger = self.budget.ledger_for(method, public.sizes)
             drawn = self._draw_in_turn(boundary)
         released = so_far.released = self._result(boundary, drawn, day)
         if drawn.before.spent > 0 and (self.once.release is None or not released.drawn):
@@ -264,7 +266,7 @@ class PreparedRelease(Private):
     def _prepare_those(self, taking_part: Any, boundary: Boundary, name: str) -> None:
         """Prepare the people who have budget for a release with a name."""
         people: Any = self.people
-        if name not in boundary.ledger.register.rooms(self.most):
+        if name not in boundary.ledger.register.fitting_by_cohort(self.most):
             few = _few_take_part(taking_part, self.method.mechanism, name)
             if few is not None and not self.once.insist:
                 raise PreflightError(f"{literal(few)} {TO_INSIST}")
@@ -303,7 +305,7 @@ class PreparedRelease(Private):
             earlier=drawn.earlier,
             n_earlier=boundary.n_earlier,
             ledger=boundary.ledger,
-            owner=boundary.prepared.private_attributes(outcome, boundary.kept),
+            owner=boundary.prepared.private_attributes(outcome, boundary.noised),
         )
 
 

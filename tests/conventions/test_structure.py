@@ -65,10 +65,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "compat": {"accounting", "ballots"},
     "methods": PIPELINE - {"ledger"} | {"features", "terms"},
     "terms": {"accounting"},
-    "boundary": {"accounting", "ledger", "mechanisms", "methods", "noise", "terms"},
+    "boundary": {"ledger", "mechanisms", "methods", "noise"},
+    "budget": {"accounting", "ledger", "methods", "terms"},
     "release": {
         "accounting",
         "boundary",
+        "budget",
         "ledger",
         "mechanisms",
         "methods",
@@ -84,6 +86,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "estimator": PIPELINE
     | {
         "boundary",
+        "budget",
         "features",
         "methods",
         "preflight",

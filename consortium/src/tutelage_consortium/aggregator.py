@@ -20,7 +20,7 @@ from tutelage.exceptions import (
 )
 from tutelage.ledger import Ledger
 from tutelage_consortium.batches import Batch
-from tutelage_consortium.files import require_room
+from tutelage_consortium.files import require_unused_path
 from tutelage_consortium.home import Home
 from tutelage_consortium.keys import Role, names_of
 from tutelage_consortium.mailbox import Mailbox, batch_status
@@ -117,22 +117,24 @@ class Aggregator:
         before = None
         for draft in self.consortium.scheme.drafts(asked, self._boundary):
             earlier = self._earlier(draft.name)
-            if earlier and self._boundary.is_closed(earlier[-1]):
+            if earlier and self._boundary.is_settled(earlier[-1]):
                 before = earlier[-1]
                 # Again, because a process may have died before it did this.
                 mailbox.put_collected(self._home.identity, before, self.consortium)
                 continue
             self.consortium.require_size(draft.queries)
             if new_batch or not earlier:
-                self._boundary.require(draft.event, draft.queries)  # nothing is begun in vain
+                self._boundary.account.require_room(
+                    draft.event, draft.queries
+                )  # nothing is begun in vain
                 row = draft.rows(before and self._following(before))
                 made = Batch.make(self._home.identity, self.consortium, row).to_bytes()
                 self._home.keep(_ASKED, f"{draft.name}-{len(earlier)}", {_BATCH: made})
                 earlier = self._earlier(draft.name)  # with what was kept first
             batch = earlier[-1]
             if self._boundary.reservation_of(batch) is None:
-                require_room(mailbox.batch_path(batch.identifier, self.consortium))
-                self._boundary.open(batch, self.consortium.scheme.event_of(batch))
+                require_unused_path(mailbox.batch_path(batch.identifier, self.consortium))
+                self._boundary.reserve_once(batch, self.consortium.scheme.event_of(batch))
             mailbox.put_batch(batch, self.consortium)
             return batch
         return None
@@ -227,7 +229,7 @@ class Aggregator:
         scheme = self.consortium.scheme
         answers = map(tuple, outcome.reshape(batch.n_queries, -1).tolist())
         hashes = scheme.hashes(self._boundary.ledger, batch)
-        self._boundary.close(
+        self._boundary.settle_once(
             reservation,
             dict(zip(hashes, answers, strict=True)),
             scheme.event_of_outcome(outcome, batch),
@@ -238,5 +240,5 @@ class Aggregator:
     def _stored_outcome(self, batch: Batch, shape: tuple[int, ...]) -> IntArray:
         """Return the answers that count."""
         hashes = self.consortium.scheme.hashes(self._boundary.ledger, batch)
-        remembered = self._boundary.recall(hashes)
+        remembered = self._boundary.account.recall(hashes)
         return np.array([remembered[query] for query in hashes], dtype=np.int64).reshape(shape)

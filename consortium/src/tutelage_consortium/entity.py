@@ -34,7 +34,7 @@ from tutelage.preflight import Sight, warnings_of_columns
 from tutelage.privacy import NeighboringRelation
 from tutelage.tables import Table, as_table
 from tutelage_consortium.batches import Batch
-from tutelage_consortium.files import require_room
+from tutelage_consortium.files import require_unused_path
 from tutelage_consortium.home import Home
 from tutelage_consortium.keys import Member, Role, names_of
 from tutelage_consortium.mailbox import Mailbox, batch_status
@@ -165,7 +165,7 @@ class Entity:
             repeated = stored is not None
             reservation = self._reservation_of(boundary, batch, mailbox, rest)
             if stored is None:
-                if boundary.is_closed(batch):
+                if boundary.is_settled(batch):
                     raise StaleBatchError(
                         f"Batch {batch.identifier} was voted on before, and its shares are gone from {_VOTES}/. "
                         "Restore them; new ones would hold fresh noise, which is another release."
@@ -180,9 +180,11 @@ class Entity:
                     payloads = self.consortium.scheme.payloads(ballots, reservation.event, noise)
                     return {**dict(zip(recipients, payloads, strict=True)), _KEYS: keys}
 
-                keep = partial(self._home.keep, _VOTES, name)
-                stored, repeated = boundary.share(batch, reservation, make_payloads, keep)
-            boundary.close(reservation, {}, Repeated(reservation.event, reservation.queries))
+                store_first = partial(self._home.keep, _VOTES, name)
+                stored, repeated = boundary.draw_once(
+                    batch, reservation, make_payloads, store_first
+                )
+            boundary.settle_once(reservation, {}, Repeated(reservation.event, reservation.queries))
         before = msgspec.json.decode(stored[_KEYS], type=dict[str, str])
         if sum(before[member.name] != member.sealing_key for member in self._recipients) > 1:
             raise StaleBatchError(
@@ -236,9 +238,9 @@ class Entity:
                 "next batch."
             )
         for party in self._recipients:
-            require_room(mailbox.answer(batch, self._member, party).path)
-        boundary.require(rest, batch.n_queries)
-        return boundary.open(batch, self.consortium.scheme.event_of(batch))
+            require_unused_path(mailbox.answer(batch, self._member, party).path)
+        boundary.account.require_room(rest, batch.n_queries)
+        return boundary.reserve_once(batch, self.consortium.scheme.event_of(batch))
 
 
 def _covers(reserved: Event, asked: Event) -> bool:

@@ -57,7 +57,7 @@ def write_once(path: Path, data: bytes) -> None:
             part.unlink()
 
 
-def require_room(path: Path) -> None:
+def require_unused_path(path: Path) -> None:
     """Refuse a path at which a file lies already, or nothing can be written; the folder is made if it is missing."""
     if os.path.lexists(path):
         raise InvalidDataError(

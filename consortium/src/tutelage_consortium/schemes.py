@@ -87,7 +87,7 @@ class SharedVotes:
     def drafts(self, asked: Any, boundary: BatchBoundary) -> list[Draft]:
         """Return one batch of the rows without an answer in the ledger, equal ones once."""
         hashes = hashes_of(asked, self.terms, boundary.ledger)
-        answered = boundary.recall(hashes)
+        answered = boundary.account.recall(hashes)
         places = dict[bytes, int]()  # of the first row of each query
         for place, query in enumerate(hashes):
             if query not in answered:

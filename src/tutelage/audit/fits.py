@@ -185,7 +185,7 @@ def _boundary(
         fit.public,
         PeopleInMemory(people.X, people.y, shards),
     )
-    budget = fit.budget.open_ledger(fit.method, fit.public.sizes)
+    budget = fit.budget.ledger_for(fit.method, fit.public.sizes)
     return Boundary(budget, SimulationNoise(0), prepared), shards.n_shards
 
 
@@ -204,7 +204,7 @@ def _check_moves(
     def cast_again(changed: PrivateRows) -> tuple[int, float]:
         """Return how many ballots are left, and how far they moved."""
         after, left = _boundary(model, fit, changed)
-        for kept in before.kept:
+        for kept in before.noised:
             after.release(kept.request)
         return left, _distance(before, after)
 
@@ -221,7 +221,7 @@ def _check_moves(
         left, moved = cast_again(replace(people.only(kept), X=rows, y=labels))
         allowed = 2 - (voters - left)
         furthest[allowed] = max(moved, furthest.get(allowed, 0.0))
-    return _verdict(furthest, voters, len(before.kept))
+    return _verdict(furthest, voters, len(before.noised))
 
 
 def _distance(before: Boundary, after: Boundary) -> float:
@@ -231,7 +231,7 @@ def _distance(before: Boundary, after: Boundary) -> float:
     ballots = getattr(before.prepared, "ballots", None)
     if ballots is not None:
         largest = 2.0 * n_differing(ballots, after.prepared.ballots)
-    for kept, kept_after in zip(before.kept, after.kept, strict=True):
+    for kept, kept_after in zip(before.noised, after.noised, strict=True):
         distance = kept.ballots.distance_to(kept_after.ballots)
         if kept.request.campaign:
             in_campaign += distance

@@ -6,9 +6,8 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import numpy as np
 from msgspec import structs
@@ -45,7 +44,6 @@ _GROUPS = 5  # of cohorts that are named one by one
 
 Model = PATEClassifier | PATERegressor
 Row = Callable[[str, str], None]  # adds a row to the summary
-Number = TypeVar("Number", int, float)
 
 
 def run(
@@ -109,8 +107,12 @@ def run(
         )
     if as_json:
         print_json(card.as_dict(), ascii_only=False)
-    else:
-        _print_summary(settings, model, card)
+        return
+    console = plain_console()
+    if settings.published:
+        console.print(_comparison(settings.published, card))
+    console.print(_summary(settings, model, card))
+    _print_notes(settings, model, card)
 
 
 def _statements(settings: RunConfig) -> dict[str, str]:
@@ -244,14 +246,6 @@ def _scoring(
     return data.public_rows(np.flatnonzero(scored)), data.labels[scored]
 
 
-def _print_summary(settings: RunConfig, model: Model, card: PrivacyCard) -> None:
-    console = plain_console()
-    if settings.published:
-        console.print(_comparison(settings.published, card))
-    console.print(_summary(settings, model, card))
-    _print_notes(settings, model, card)
-
-
 def _summary(settings: RunConfig, model: Model, card: PrivacyCard) -> RichTable:
     """Return the table of what was reached and spent."""
     table = RichTable("", "", title="Private student", title_justify="left", show_header=False)
@@ -367,31 +361,32 @@ def _print_notes(settings: RunConfig, model: Model, card: PrivacyCard) -> None:
 
 def _schedule(release: PreparedRelease, name: str) -> str:
     """Return how much a release spends of the budget of each person, and how many releases like it fit; public."""
-    share, rooms = release.budget.rooms(release.most)
-    if not rooms:
+    budget = release.budget
+    fitting = budget.fitting_by_cohort(release.most)
+    if not fitting:
         return (
             f"{name} was begun before. It is the same release, "
             "and labels or sums that it has are not spent on again."
         )
-    by_room = [f"with {names}: {room:,}" for room, names in _groups(rooms)]
-    limit = release.budget.limit_for(release.most).epsilon
+    groups = [f"with {names}: {number:,}" for number, names in _groups(fitting)]
+    limit = budget.limit_for(release.most).epsilon
     return (
-        f"{name} spends {round_up(share):.4f} of the ε = {limit:g} of each person who takes part. "
-        f"Number of such releases that still fit, with this one, for people who came {'; '.join(by_room)}."
+        f"{name} spends {round_up(release.cost):.4f} of the ε = {limit:g} of each person who takes part. "
+        f"Number of such releases that still fit, with this one, for people who came {'; '.join(groups)}."
     )
 
 
-def _groups(values: Mapping[str, Number]) -> list[tuple[Number, str]]:
+def _groups(values: Mapping[str, float]) -> list[tuple[float, str]]:
     """Return each value, the smallest first, with the cohorts that have it, as text; of many values the outer ones."""
-    cohorts = dict[Number, list[str]]()
+    cohorts = dict[float, list[str]]()
     for name in sorted(values, key=values.__getitem__):
         cohorts.setdefault(values[name], []).append(name)
     groups = [(value, _list_of(names)) for value, names in cohorts.items()]
     if len(groups) <= _GROUPS:
         return groups
     between = [*cohorts][2:-2]
-    names = [*chain(*(cohorts[value] for value in between))]
-    return [*groups[:2], (between[0], f"and more, {_list_of(names)}"), *groups[-2:]]
+    names = [name for value in between for name in cohorts[value]]
+    return [*groups[:2], (between[0], f"{_list_of(names)}, at least"), *groups[-2:]]
 
 
 def _list_of(names: Sequence[str]) -> str:

@@ -23,7 +23,8 @@ from tutelage._internal.releases import RESULTS, claimed_folder, on_one_day, pub
 from tutelage._internal.typing import ABSTAIN, Array, Matrix
 from tutelage._internal.warned import warn
 from tutelage.accounting import data_independent
-from tutelage.boundary import Boundary, Budget
+from tutelage.boundary import Boundary
+from tutelage.budget import Budget
 from tutelage.digests import canonical, data_digest, plain_settings
 from tutelage.estimator.inputs import Column, Inputs, Rows, Taken, rows_and_labels
 from tutelage.estimator.parameters import ARGUMENTS_OF_FIT, Resolved
@@ -265,14 +266,15 @@ class Estimator(Inputs):
 
         if not budget.asked.given:
             method = method.with_noise(budget.least_noise(event_with))
-        ledger = budget.open_ledger(method, sizes)
-        most = method.event(sizes)
-        budget.check_beginning(ledger, most)
-        full = budget.full(most)
+        ledger = budget.ledger_for(method, sizes)
+        worst_case = method.event(sizes)
+        if isinstance(budget.ledger, Ledger):
+            ledger.register.check(budget.release_name, budget.identity, worst_case)
+        full = budget.ledger_without_room(worst_case)
         if full is not None and remembered:
             Boundary(full, run.noise).require_room(method, self._public_without_scores(taken))
         elif full is not None:
-            full.account.quote(most, 1)  # raises
+            full.account.require_room(worst_case, 1)  # raises
         return method, ledger
 
     def _choose(
@@ -559,7 +561,7 @@ class Estimator(Inputs):
             unit=people.unit,
             data_changed=run.once.data_changed,
             identity=identity,
-            release=release,
+            release_name=release,
             question=question,
             method=run.method,
         )

@@ -1,4 +1,4 @@
-"""An account of a ledger: quote and reserve a cost, draw noise, then settle or forfeit; and keep public maps."""
+"""An account of a ledger: what its budget allows, what is reserved and settled, and public maps that it keeps."""
 
 import json
 import logging
@@ -46,32 +46,33 @@ from tutelage.ledger.answers import (
 )
 from tutelage.ledger.beginning import Beginning
 from tutelage.ledger.campaigns import Voters, spend_votes
-from tutelage.ledger.disk import Room
+from tutelage.ledger.disk import DiskSpace
 from tutelage.ledger.entries import Entry, EntryKind
 from tutelage.ledger.opened import OpenedLedger
 from tutelage.ledger.transaction import Transaction
 from tutelage.ledger.turns import is_held
 
-_ROOM_PER_NUMBER = 2  # a noisy number is up to 20 digits, which may take the room of two labels
+# A noisy number has up to 20 digits, which may take as much disk space as two labels.
+_LABELS_PER_NUMBER = 2
 _LOGGER = logging.getLogger(__name__)
 
 
 @final
 @frozen
 class Reservation:
-    """Budget that is spent before any noise is drawn; `Account.settle` returns what was not needed."""
+    """Budget that is spent before any noise is drawn; `Account.settle` refunds what was not needed."""
 
-    number: int  # of its entry
-    hash: bytes
-    event: Event  # the most that one query is
+    number: int  # of its entry in the ledger
+    hash: bytes  # of that entry
+    event: Event  # worst case of one query
     queries: int
-    grains: int
-    # Kept for the answers while this object lives.
-    room: Room | None = field(default=None, compare=False, repr=False)
+    grains: int  # cost in whole units of the budget, which add up without rounding
+    # Space on the disk for the answers, reserved while this object lives.
+    disk_space: DiskSpace | None = field(default=None, compare=False, repr=False)
 
 
 class _Reserved(NamedTuple):
-    """New queries that were reserved, and the answers of the others."""
+    """The reservation of new queries, and the remembered answers to the others."""
 
     reservation: Reservation | None  # None where all queries have answers
     answers: dict[bytes, Labels]
@@ -80,12 +81,12 @@ class _Reserved(NamedTuple):
 @final
 @by_identity
 class _Granted(Private):
-    """The votes that teachers may cast now; private."""
+    """The votes that teachers may cast on a batch of a campaign; private."""
 
-    votes: IntArray  # per teacher
-    reservation: Reservation  # for the answers, at no cost of its own
-    campaign: Reservation  # which was paid for all batches
-    is_paid_now: bool  # by this batch
+    votes: IntArray  # how many, per teacher
+    reservation: Reservation  # of this batch, at no cost
+    campaign: Reservation  # whose cost covers all batches
+    is_paid_now: bool  # whether this batch is the first, and so paid for the campaign
 
 
 @final
@@ -93,8 +94,8 @@ class _Granted(Private):
 class NewQueries:
     """Queries, of which those without an answer are reserved."""
 
-    event: Event  # the most that each is
-    hashes: Collection[bytes]
+    event: Event  # worst case of each
+    keys: Collection[bytes]
 
 
 @final
@@ -102,7 +103,7 @@ class NewQueries:
 class Queries:
     """A number of queries, whatever they are."""
 
-    event: Event  # the most that each is
+    event: Event  # worst case of each
     queries: int
     name: str | None = None  # with a name, they are reserved once, and found again after a crash
 
@@ -112,18 +113,11 @@ class Queries:
 class CampaignVotes(Private):
     """Votes of a batch of queries, for which teachers are held to a cap over all batches of a campaign; private."""
 
-    event: CappedArgmaxGaussian  # the most that the campaign is
+    event: CappedArgmaxGaussian  # worst case of the whole campaign
     campaign: str  # its name
     voters: Voters
     wanted: IntArray  # how many votes each teacher would cast on these queries
     queries: int
-
-
-class _Settled(NamedTuple):
-    """Result of a batch: the labels that count, per query hash, and its share of ε."""
-
-    labels: dict[bytes, Labels]
-    share: float
 
 
 @final
@@ -137,46 +131,52 @@ class Account(NeverPickled):
     def __init__(self, opened: OpenedLedger, beginning: Beginning | None = None) -> None:
         self._opened = opened
         self._beginning = beginning or Beginning(opened)
-        self.release: Final = self._beginning.release  # its name, if it has one
+        self.release_name: Final = self._beginning.release_name
 
     def keys(self, context: Entries, rows: npt.ArrayLike, *beside: npt.ArrayLike) -> list[bytes]:
-        """Return the keyed hash under which the answer to each query is remembered.
+        """Return the key of each query: a hash with the ledger's secret, by which its answer is remembered.
 
-        It is of `context`, which all queries share, the public row, and the other public values `beside` it.
+        It depends on the `context` of all queries, the public row, and the other public values `beside` it.
         """
         return query_hashes(self._opened.key, context, rows, *beside)
 
-    def turn(self, hashes: Collection[bytes] = ()) -> AbstractContextManager[None]:
-        """Wait for other releases to end, unless all of these queries have answers, and hold them off in the block."""
-        return self._opened.turn(hashes)
+    def turn(self, unless_answered: Collection[bytes] = ()) -> AbstractContextManager[None]:
+        """Wait for other releases to end, and hold them off in the block.
+
+        If the keys in `unless_answered` all have answers, it does not wait; with no keys, it always waits.
+        """
+        return self._opened.turn(unless_answered)
 
     def share_of(self, event: Event) -> float:
         """Return the worst-case budget that `event` would spend, as a share of ε."""
         self._opened.check_unit(event)
         return self._opened.limit.share(self._opened.limit.cost(event))
 
-    def recall(self, hashes: Collection[bytes]) -> dict[bytes, Labels]:
-        """Return the remembered answers among queries, by their keys; repeating them costs nothing."""
+    def recall(self, keys: Collection[bytes]) -> dict[bytes, Labels]:
+        """Return the remembered answers to the queries with these keys; repeating them costs nothing."""
         with self._opened.hold() as read:
-            return remembered_answers(read, hashes)
+            return remembered_answers(read, keys)
 
-    def recall_earlier(self, hashes: Collection[bytes]) -> dict[bytes, Labels]:
-        """Return what `recall` does, but only what was answered before this release began: it is the same repeated."""
+    def recall_earlier(self, keys: Collection[bytes]) -> dict[bytes, Labels]:
+        """Return those remembered answers that were settled before this release began.
+
+        So a release that is repeated finds the same ones, even if other releases answered more queries since.
+        """
         with self._opened.hold() as read:
             begun = self._beginning.entry(read)
             start = read.last().number + 1 if begun is None else begun.number
-            early = dict[bytes, Labels]()
-            for query, labels in remembered_answers(read, hashes).items():
-                # A batch of a campaign was drawn under its own reservation, which is the later one.
-                settled = read.settling(max(drawn_under(read, query)))
+            earlier = dict[bytes, Labels]()
+            for key, labels in remembered_answers(read, keys).items():
+                # A batch of a campaign has two reservations; its own has the larger number than the campaign's.
+                settled = read.settling(max(drawn_under(read, key)))
                 if settled is not None and settled.number < start:
-                    early[query] = labels
-            return early
+                    earlier[key] = labels
+            return earlier
 
-    def drawn_under(self, hashes: Collection[bytes]) -> frozenset[int]:
-        """Return the reservations under which the remembered answers of these queries were drawn."""
+    def drawn_under(self, keys: Collection[bytes]) -> frozenset[int]:
+        """Return the numbers of the reservations under which the remembered answers to these queries were drawn."""
         with self._opened.hold() as read:
-            return frozenset[int]().union(*(drawn_under(read, query) for query in hashes))
+            return frozenset[int]().union(*(drawn_under(read, key) for key in keys))
 
     def find(self, batch: str) -> Reservation | None:
         """Return the reservation of a batch or campaign of this name, or None."""
@@ -188,64 +188,73 @@ class Account(NeverPickled):
         with self._opened.hold() as read:
             return read.settling(reservation.number) is not None
 
-    def fitting(self, event: Event, hashes: Sequence[bytes] | None = None) -> int:
-        """Return how many more times `event`, the most that one query is, fits into what remains.
-
-        Of queries by their hashes, return how many may be asked from the first on: those with an answer are free, and
-        so is a step that a dead process left open.
-        """
+    def fitting(self, event: Event) -> int:
+        """Return how many more new queries the budget allows, of which each is `event` in the worst case."""
         with self._opened.hold() as read:
-            room = self._opened.limit.fitting(event, self._beginning.grains_spent(read))
-            if hashes is None:
-                return room
-            answers = remembered_answers(read, hashes)
+            return self._opened.limit.fitting(event, self._beginning.grains_spent(read))
+
+    def fitting_queries(self, event: Event, keys: Sequence[bytes]) -> int:
+        """Return how many queries, from the first on, the budget allows; those with an answer are free."""
+        fitting = self.fitting(event)
+        with self._opened.hold() as read:
+            answers = remembered_answers(read, keys)
+            # A crashed process may have paid for some of the first queries: find the longest such part.
             if read.checkpoint().unsettled:
-                for place in range(len(hashes), 0, -1):
-                    new = {query for query in hashes[:place] if query not in answers}
+                for count in range(len(keys), 0, -1):
+                    new = {key for key in keys[:count] if key not in answers}
                     if self._left_open(read, new, event) is not None:
-                        return place
+                        return count
 
         new = set[bytes]()
-        for place, query in enumerate(hashes):
-            if query not in answers:
-                new.add(query)
-            if len(new) > room:
+        for place, key in enumerate(keys):
+            if key not in answers:
+                new.add(key)
+            if len(new) > fitting:
                 return place
-        return len(hashes)
+        return len(keys)
 
-    def quote(
-        self, event: Event, queries: Collection[bytes] | int, whole: Event | None = None
-    ) -> dict[bytes, Labels]:
-        """Return the remembered answers of queries, once the others are found to fit now; nothing is spent or kept.
+    def require_room(self, event: Event, queries: int) -> None:
+        """Raise `BudgetExceededError` if the budget does not allow these new queries; raise what `reserve` does.
 
-        Each is at most `event`. If any is new, there must be room for the `whole` that they are part of. A number of
-        queries stands for new ones. Steps that `reserve` would take over are paid for. Raises what `reserve` does.
+        Each is `event` in the worst case. Nothing is written.
         """
         opened = self._opened
         opened.copies.look()
         with opened.hold() as read:
-            answers = dict[bytes, Labels]()
-            new = set[bytes]()
-            if isinstance(queries, int):
-                count = queries
-            else:
-                answers = remembered_answers(read, queries)
-                new = set(queries) - answers.keys()
-                count = len(new)
-            if not count:
+            spent = self._spent_for(read, event)
+        opened.check_room(event, of_queries(event, queries).count, spent)
+
+    def recall_with_room(
+        self, event: Event, keys: Collection[bytes], whole: Event | None = None
+    ) -> dict[bytes, Labels]:
+        """Return the remembered answers; raise `BudgetExceededError` if the budget does not allow the other queries.
+
+        Each of the others is `event` in the worst case. If there are others, the budget must allow the `whole` release
+        that they begin. A reservation that `reserve` would take over is paid already. Nothing is written.
+        """
+        opened = self._opened
+        opened.copies.look()
+        with opened.hold() as read:
+            answers = remembered_answers(read, keys)
+            new = set(keys) - answers.keys()
+            if not new:
                 return answers
-            opened.check_unit(event)
-            opened.copies.check(read)
-            spent = self._beginning.grains_spent(read)
-            paid = self._left_open(read, new, event) if new else None
+            spent = self._spent_for(read, event)
+            left_open = self._left_open(read, new, event)
 
         if whole is not None:
-            if paid is not None:
-                spent -= paid.grains
+            if left_open is not None:
+                spent -= left_open.grains
             opened.check_room(whole, 1, spent)
-        elif paid is None:
-            opened.check_room(event, of_queries(event, count).count, spent)
+        elif left_open is None:
+            opened.check_room(event, of_queries(event, len(new)).count, spent)
         return answers
+
+    def _spent_for(self, read: Transaction, event: Event) -> int:
+        """Return the grains that were spent, once the file and the unit of an event are found to allow a release."""
+        self._opened.check_unit(event)
+        self._opened.copies.check(read)
+        return self._beginning.grains_spent(read)
 
     @overload
     def reserve(self, what: Queries) -> Reservation: ...
@@ -257,14 +266,17 @@ class Account(NeverPickled):
     def reserve(self, what: CampaignVotes) -> _Granted: ...
 
     def reserve(self, what: object) -> Reservation | _Reserved | _Granted:
-        """Spend what queries cost at most, on the disk before this returns; draw no noise before.
+        """Spend the worst-case cost of queries, on the disk before this returns; draw no noise before.
 
-        Room on the disk for the answers is kept too, as long as the reservation is held. All queries are reserved, or
-        `BudgetExceededError` says how many would fit and nothing is spent. Publications are refused too where the δ of
-        all of them would pass the ledger's. Of `NewQueries`, those with an answer are not reserved, and a step that a
-        dead process left open is taken over. `Queries` of the same name are the same reservation. Of `CampaignVotes`,
-        the first batch spends the budget of the campaign, and the others nothing; no entry shows how many votes a
-        teacher has cast.
+        All queries are reserved, or `BudgetExceededError` says how many would fit and nothing is spent. Disk space for
+        the answers is reserved too, while the reservation lives. Publications are also refused if the δ of all of them
+        would exceed the ledger's.
+
+        - `NewQueries`: those with an answer are not reserved. If a process crashed after it reserved the others, its
+          reservation is taken over.
+        - `Queries`: two of the same name are one reservation.
+        - `CampaignVotes`: the first batch spends the budget of the campaign, and the others nothing. No entry shows how
+          many votes a teacher has cast.
         """
         if not isinstance(what, Queries | NewQueries | CampaignVotes):
             kind = type(what).__name__
@@ -273,8 +285,10 @@ class Account(NeverPickled):
             )
         self._opened.check_unit(what.event)
         _check_storable(what.event)
+        # Refuses a batch of both sums and labels.
         vector_of(what.event)
-        self._opened.limit.cost(what.event)  # which takes time, and is remembered
+        # Computes the cost, which takes time, before the file is locked; it is cached.
+        self._opened.limit.cost(what.event)
         if isinstance(what, Queries):
             return self._reserve_queries(what)
         if isinstance(what, NewQueries):
@@ -283,13 +297,16 @@ class Account(NeverPickled):
 
     def settle(
         self, reservation: Reservation, answers: dict[bytes, Labels], happened: Event
-    ) -> _Settled:
-        """Store the answers of a batch, give back what it did not need, and return the answers that count.
+    ) -> dict[bytes, Labels]:
+        """Store the answers of a batch, refund what it did not need, and return the answers that count.
 
-        A query that another session answered in the meantime keeps that answer: there is one answer per query. If this
-        raises, the answers must not be released: if more was run than reserved, if the reservation is settled already,
-        or if they could not be stored. In the last case they stay spent, and the same call may be made again.
-        `answers` are labels per query hash, or the noisy numbers of a `NoisySumGaussian`, as many as its dimension;
+        A query that another session answered in the meantime keeps that answer: there is one answer per query.
+
+        If this raises, the answers must not be released: more was run than reserved, the reservation is settled
+        already, or the answers could not be stored. If they could not be stored, their cost stays spent, and the caller
+        may make the same call again.
+
+        `answers` are labels by query key, or the noisy numbers of a `NoisySumGaussian`, as many as its dimension;
         `happened` is what was run.
         """
         _check_storable(happened)
@@ -317,22 +334,22 @@ class Account(NeverPickled):
         _LOGGER.info(
             "Labels released: %d, at a cost of %.4g of ε = %g.", len(labels), cost, limit.epsilon
         )
-        return _Settled(labels, cost)
+        return labels
 
     def forfeit(self, reservation: Reservation) -> None:
-        """Close a step without an answer; nothing is given back."""
+        """Settle a reservation without an answer; nothing is refunded."""
         with self._opened.hold(write=True) as write:
             _settle(write, reservation, {}, Repeated(reservation.event, reservation.queries), 0)
 
-    def keeps(self, name: str) -> bool:
-        """Return whether something is kept under a public name."""
+    def has_learned(self, name: str) -> bool:
+        """Return whether the ledger keeps content under a public name."""
         with self._opened.hold() as read:
             return kept_content(read, self._kept_name(name)) is not None
 
-    def keep(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """Return what is kept under a public name; the first time, what `make` returns, for good.
+    def load_or_learn(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """Return the content under a public name; the first time, `make` it, and keep it for good.
 
-        So what was learned from public rows for a release stays the same on every machine.
+        So a map that is learned from public rows for a release stays the same on every machine.
         """
         keyed = self._kept_name(name)
         with self._opened.hold() as read:
@@ -350,15 +367,20 @@ class Account(NeverPickled):
 
     @contextmanager
     def _reserving(self) -> Generator[Transaction]:
-        """Hold the file to reserve; refuse if a copy of it was used, even at the same time, or if people withdrew."""
+        """Yield a transaction to reserve in; refuse if a copy of the ledger was used, or if people withdrew.
+
+        A read-only ledger can remember answers, so it gets a transaction too; only writing to it is refused.
+        """
         opened = self._opened
         opened.copies.look()
-        with opened.hold(write=not opened.store.read_only) as write:
-            opened.copies.check(write)
-            self._beginning.check_left_out(write)
-            yield write
-        self._beginning.was_written(write)
-        if opened.copies.newest:  # of two that reserve at once, one finds the other
+        with opened.hold(write=not opened.store.read_only) as held:
+            opened.copies.check(held)
+            self._beginning.check_left_out(held)
+            yield held
+        self._beginning.was_written(held)
+        # Another process may have reserved in a copy of the ledger at the same time. Both look again after they
+        # committed, so at least one of them finds the other and refuses.
+        if opened.copies.newest:
             opened.copies.look()
             with opened.hold() as read:
                 opened.copies.check(read)
@@ -366,35 +388,36 @@ class Account(NeverPickled):
     def _reserve_new(self, what: NewQueries) -> _Reserved:
         try:
             with self._reserving() as held:
-                answers = remembered_answers(held, what.hashes)
-                new = set(what.hashes) - answers.keys()
+                answers = remembered_answers(held, what.keys)
+                new = set(what.keys) - answers.keys()
                 if not new:
                     return _Reserved(None, answers)
-                left = self._left_open(held, new, what.event)
-                if left is None:
+                left_open = self._left_open(held, new, what.event)
+                if left_open is None:
                     count = of_queries(what.event, len(new)).count
-                    batch = Queries(what.event, count, _step_of(new))
+                    batch = Queries(what.event, count, _batch_name_of(new))
                     return _Reserved(self._write_reservation(held, batch, len(new)), answers)
                 self._beginning.write(held)
                 _LOGGER.info(
                     "A step that was reserved and not answered is taken over, at no further cost."
                 )
-                return _Reserved(replace(left, room=self._room(what.event, len(new))), answers)
+                space = self._reserve_space(what.event, len(new))
+                return _Reserved(replace(left_open, disk_space=space), answers)
         except (LedgerLockedError, LedgerMismatchError, LedgerStorageError):
-            # Remembered answers are not drawn again.
-            answers = self.recall(what.hashes)
-            if set(what.hashes) - answers.keys():
+            # Remembered answers cost nothing and need no reservation, so a ledger that refuses one can repeat them.
+            answers = self.recall(what.keys)
+            if set(what.keys) - answers.keys():
                 raise
             return _Reserved(None, answers)
 
     def _reserve_queries(self, what: Queries) -> Reservation:
         integer_at_least(what.queries, 1, "queries", "Account.reserve")
-        with self._reserving() as write:
-            known = None if what.name is None else _batch(write, what.name)
+        with self._reserving() as held:
+            known = None if what.name is None else _batch(held, what.name)
             if known is None:
-                return self._write_reservation(write, what, what.queries)
+                return self._write_reservation(held, what, what.queries)
             is_same = known.event == what.event and known.queries == what.queries
-            if not is_same or not self._is_ours(write, known):
+            if not is_same or not self._is_ours(held, known):
                 raise LedgerError(
                     f"Batch {what.name} was reserved in {self._opened} as something else. Name another."
                 )
@@ -405,32 +428,35 @@ class Account(NeverPickled):
         event = what.event
         wanted = np.asarray(what.wanted)
         hashed = what.voters.hash_names(wanted, self._opened.key)
-        with self._reserving() as write:
-            paid = _batch(write, what.campaign)
-            is_new = paid is None
-            if paid is None:
-                paid = self._write_reservation(write, Queries(event, 1, what.campaign), 1)
-                _settle(write, paid, {}, event, 0)
-            elif not self._is_campaign(write, paid, event):
+        with self._reserving() as held:
+            known = _batch(held, what.campaign)
+            if known is None:
+                # The first batch pays for the campaign. This reservation is settled at once, in full and without an
+                # answer: the answers belong to the reservations of the batches, which cost nothing.
+                campaign = self._write_reservation(held, Queries(event, 1, what.campaign), 1)
+                _settle(held, campaign, {}, event, 0)
+            elif self._is_campaign(held, known, event):
+                campaign = known
+            else:
                 raise LedgerError(
                     f"Campaign {what.campaign} was begun in {self._opened} as something else. Name another."
                 )
-            self._beginning.write(write)
-            votes = spend_votes(write, paid.number, event.cap, hashed, wanted)
-            entry = self._add_reserved(write, event, 0, 0, {"campaign": paid.number})
-            room = self._opened.store.room(what.queries, 1)
-        free = Reservation(entry.number, entry.hash, event, 0, 0, room)
-        return _Granted(votes, free, paid, is_new)
+            self._beginning.write(held)
+            votes = spend_votes(held, campaign.number, event.cap, hashed, wanted)
+            entry = self._add_reserved(held, event, 0, 0, {"campaign": campaign.number})
+            space = self._opened.store.reserve_space(what.queries, 1)
+        free = Reservation(entry.number, entry.hash, event, 0, 0, space)
+        return _Granted(votes, free, campaign, known is None)
 
     def _is_campaign(self, read: Transaction, known: Reservation, event: Event) -> bool:
-        """Return whether a reservation paid for a campaign: budget that paid for its own labels pays for no others."""
+        """Return whether a reservation paid for this campaign, and not for labels that were drawn under it."""
         settled = read.settling(known.number)
         is_free = settled is not None and settled.content["answers"] == 0
         is_same = known.event == event and known.queries == 1
         return is_same and is_free and self._is_ours(read, known)
 
     def _write_reservation(self, write: Transaction, batch: Queries, answers: int) -> Reservation:
-        """Write down a reservation, or refuse it where the budget or, for a publication, its δ has no room."""
+        """Write a reservation; refuse it if the budget does not allow it or, for a publication, its δ."""
         opened = self._opened
         event = batch.event
         if isinstance(event, PublicationTest):
@@ -440,11 +466,11 @@ class Account(NeverPickled):
         self._beginning.write(write)
         named = {} if batch.name is None else {"batch": batch.name}
         entry = self._add_reserved(write, event, batch.queries, cost, named)
-        room = self._room(event, answers)
+        space = self._reserve_space(event, answers)
         _LOGGER.info(
             "Budget reserved: %.4g of ε = %g.", opened.limit.share(cost), opened.limit.epsilon
         )
-        return Reservation(entry.number, entry.hash, event, batch.queries, cost, room)
+        return Reservation(entry.number, entry.hash, event, batch.queries, cost, space)
 
     def _add_reserved(
         self, write: Transaction, event: Event, queries: int, cost: int, more: Entries
@@ -462,46 +488,48 @@ class Account(NeverPickled):
     def _left_open(
         self, read: Transaction, new: Collection[bytes], event: Event
     ) -> Reservation | None:
-        """Return the reservation of a step that a dead process left open, which no other process can settle."""
+        """Return the reservation that a crashed process made for exactly these queries and did not settle.
+
+        Only the holder of the turn may take it over: while it holds the turn, no process that lives can settle it.
+        """
         if not is_held(self._opened.store.file) or not read.checkpoint().unsettled:
             return None
-        found = None
-        with suppress(LedgerTamperedError):  # an entry that was changed is not taken over
-            named = read.entries_with("batch", _step_of(new))
+        unsettled = list[Entry]()
+        # An entry that was tampered with is not taken over; reserving again costs more, and never less.
+        with suppress(LedgerTamperedError):
+            named = read.entries_with("batch", _batch_name_of(new))
             unsettled = [entry for entry in named if read.settling(entry.number) is None]
-            if unsettled:
-                found = _reservation(unsettled[-1])
-        if found is None:
+        if not unsettled:
             return None
 
+        found = _reservation(unsettled[-1])
         queries = of_queries(event, len(new)).count
         same = event, queries, queries * self._opened.limit.cost(event)
         if (found.event, found.queries, found.grains) != same:
             return None
+        # A copy of the ledger that holds the reservation may take it over too, and draw other noise for it.
         copies = self._opened.copies.newest.values()
-        if any(newest.number >= found.number for newest in copies):  # which may take it over too
+        if any(newest.number >= found.number for newest in copies):
             return None
-        # Answers that other people paid for are not drawn from these.
-        if not self._is_ours(read, found):
-            return None
-        return found
+        # The people of this release must have paid for it.
+        return found if self._is_ours(read, found) else None
 
     def _is_ours(self, read: Transaction, reservation: Reservation) -> bool:
         """Return whether a reservation spends the budget of the people who take part in this release."""
         entry = read.entry(reservation.number)
-        return entry is not None and entry.content.get("release") == self.release
+        return entry is not None and entry.content.get("release") == self.release_name
 
-    def _room(self, event: Event, queries: int) -> Room | None:
-        """Return room on the disk for the answers of so many queries."""
+    def _reserve_space(self, event: Event, queries: int) -> DiskSpace | None:
+        """Reserve space on the disk for the answers to so many queries."""
         vector = vector_of(event)
         numbers = sum(part.times for part in event.flatten())
         if vector is not None:
-            numbers = _ROOM_PER_NUMBER * vector[0]
-        return self._opened.store.room(queries, numbers)
+            numbers = _LABELS_PER_NUMBER * vector[0]
+        return self._opened.store.reserve_space(queries, numbers)
 
 
-def _step_of(new: Collection[bytes]) -> str:
-    """Return the name of the step in which these queries are answered."""
+def _batch_name_of(new: Collection[bytes]) -> str:
+    """Return the name of the batch of exactly these queries, so that it is found again after a crash."""
     return f"step {sha256(b''.join(sorted(new))).hexdigest()}"
 
 
@@ -551,20 +579,21 @@ def _settle(
         raise LedgerError(
             "The reservation is not open: it is settled, or belongs to another ledger. Reserve again."
         )
-    if reservation.room is not None:
-        reservation.room.free()
+    if reservation.disk_space is not None:
+        reservation.disk_space.free()
     new = remember(write, answers, number)
-    same = {
+    copied = {
         name: reserved.content[name] for name in ("written", "release") if name in reserved.content
     }
     write.add(
         EntryKind.ANSWERED,
         -refund,
+        # A column that SQLite keeps unique, so that nothing is settled twice, and a field under the entry's hash.
         settles=number,
         reservation=number,
         happened=happened.as_dict(),
         refund=refund,
-        **same,
+        **copied,
         answers=len(new),
         digest=digest_of(new),
     )

@@ -31,9 +31,9 @@ class Intent(NamedTuple):
     identity: str  # of everything declared: an equal one is the same release
     # Everything declared but the name: releases that are alike but for it teach one student.
     question: str
-    most: Event  # the most that is released
+    worst_case: Event  # of the whole release
     noise: float | None  # that was found for it; None where it was declared
-    release: str | None = None  # its name, where people who come later have a budget of their own
+    release_name: str | None = None  # with a name, people who come later have a budget of their own
 
 
 @final
@@ -76,28 +76,28 @@ class _Arrivals(Private):
         A person belongs to the cohort of the release in which the id first appears, for good. Every cohort has the
         whole budget, and a release charges each that takes part (docs/proofs/cohorts.md).
         """
-        self.release = str(intent.release)
-        require_release_name(self.release)
+        self.release_name = str(intent.release_name)
+        require_release_name(self.release_name)
         hashed = [key_of(opened.key, person) for person in people]
         sums = read.checkpoint()
         gone = withdrawn(read)
         known = {person: cohort for person, cohort in cohorts(read).items() if cohort != EVERYBODY}
-        opened.check_name(read, self.release, intent.identity)
+        opened.check_name(read, self.release_name, intent.identity)
 
-        cost = opened.limit.cost(intent.most)
+        cost = opened.limit.cost(intent.worst_case)
         with_room = [
             cohort
             for cohort, spent in sorted(sums.accounts.items())
             if spent + cost <= opened.limit.capacity
         ]
         self.question = keyed_name(opened.key, "question", intent.question)
-        self.cohorts = sums.releases.get(self.release) or [*with_room, self.release]
+        self.cohorts = sums.releases.get(self.release_name) or [*with_room, self.release_name]
         self.new: Collection[bytes] = set(hashed) - known.keys() - gone.keys()
         self.left_out = sums.withdrawn
         self._before = sums.people  # digest of all people by whom these were found to be new
         self._after: str | None = None  # and with these
         takes_part = [
-            known.get(person, self.release) in self.cohorts and person not in gone
+            known.get(person, self.release_name) in self.cohorts and person not in gone
             for person in hashed
         ]
         self.taking_part = np.array(takes_part, dtype=bool)
@@ -109,7 +109,7 @@ class _Arrivals(Private):
         name was begun: these decided who takes part.
         """
         sums = write.checkpoint()
-        begun = sums.releases.get(self.release)
+        begun = sums.releases.get(self.release_name)
         is_same = begun is None if begins else begun == self.cohorts
         if not is_same or sums.people not in (self._before, self._after) or sums.most_spent(None):
             raise LedgerMismatchError(
@@ -117,9 +117,9 @@ class _Arrivals(Private):
                 "one again."
             )
         if self.new and sums.people == self._before:
-            add_people(write, sorted(self.new), self.release)
+            add_people(write, sorted(self.new), self.release_name)
             self._after = digest_of_people(write)
-        return {"release": self.release, "question": self.question, "cohorts": self.cohorts}
+        return {"release": self.release_name, "question": self.question, "cohorts": self.cohorts}
 
 
 @final
@@ -143,20 +143,20 @@ class Beginning(Private):
         """Refuse a ledger of other data or of another release of this name, and find who takes part."""
         if self._whom.digest is not None:
             self._opened.check_data(read, self._whom.digest, changed=self._whom.changed)
-        if self._intent is not None and self._intent.release is not None:
+        if self._intent is not None and self._intent.release_name is not None:
             self.arrivals = _Arrivals(self._opened, read, self._intent, self._whom.ids)
 
     @property
-    def release(self) -> str | None:
+    def release_name(self) -> str | None:
         """The name of the release, if it has one."""
-        return None if self.arrivals is None else self.arrivals.release
+        return None if self.arrivals is None else self.arrivals.release_name
 
     @property
     def fields(self) -> dict[str, str]:
         """The part of an entry that says whose budget it spends."""
         if self.arrivals is None:
             return {}
-        return {"release": self.arrivals.release}
+        return {"release": self.arrivals.release_name}
 
     @property
     def taking_part(self) -> Mask | None:

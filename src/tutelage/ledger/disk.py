@@ -1,4 +1,4 @@
-"""The disk of a ledger: exclusive locks, room for the labels of reserved queries, and a held folder."""
+"""The disk of a ledger: exclusive locks, space for the labels of reserved queries, and a held folder."""
 
 import errno
 import fcntl
@@ -100,8 +100,8 @@ def _locks_exclude(folder: Path) -> bool:
 
 
 @final
-class Room:
-    """Disk space that is kept for the answers of one batch, until it is freed, forgotten, or the process ends."""
+class DiskSpace:
+    """Disk space that is reserved for the answers of one batch, until it is freed, forgotten, or the process ends."""
 
     def __init__(self, ledger: Path, queries: int, labels: int) -> None:
         growth = queries * (_BYTES_PER_ANSWER + labels * _BYTES_PER_LABEL) + _PAGES_BESIDE * _PAGE

@@ -27,7 +27,7 @@ class OpenedLedger:
     def __init__(self, store: Store) -> None:
         self.store = store
         with store.transaction() as read:
-            self.key = read.key()
+            self.key = read.key()  # secret, of all keyed hashes
             self.opening = read.opening()
             self._newest = read.last()  # which is still there whenever the file is read again
             answers = read.one("SELECT count(*) FROM answers")

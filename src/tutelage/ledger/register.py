@@ -44,17 +44,19 @@ class Register:
             names = names[: names.index(release)]
         return tuple(names)
 
-    def rooms(self, most: Event) -> dict[str, int]:
-        """Return for how many releases that are `most` each cohort has room; empty where releases have no names."""
+    def fitting_by_cohort(self, worst_case: Event) -> dict[str, int]:
+        """Return how many such releases fit into what each cohort has left; empty where releases have no names."""
         with self._opened.hold() as read:
             sums = read.checkpoint()
         limit = self._opened.limit
-        return {cohort: limit.fitting(most, sums.accounts[cohort]) for cohort in sums.releases}
+        return {
+            cohort: limit.fitting(worst_case, sums.accounts[cohort]) for cohort in sums.releases
+        }
 
-    def check(self, release: str | None, identity: str, most: Event) -> None:
+    def check(self, release: str | None, identity: str, worst_case: Event) -> None:
         """Refuse, before it begins, a release whose name or whose lack of one would be refused later.
 
-        A new one that has a name has the whole budget of the people who come with it for all that it is at most.
+        A new one that has a name may spend the whole budget of the people who come with it on its worst case.
         """
         with self._opened.hold() as read:
             sums = read.checkpoint()
@@ -63,8 +65,8 @@ class Register:
                 return
             self._opened.check_name(read, release, identity)
         if release not in sums.releases:
-            self._opened.check_unit(most)
-            self._opened.check_room(most, 1, 0)
+            self._opened.check_unit(worst_case)
+            self._opened.check_room(worst_case, 1, 0)
 
     def check_data(self, digest: bytes, *, changed: bool) -> None:
         """Refuse a ledger that is tied to other data, unless these may have changed."""

@@ -30,7 +30,7 @@ from tutelage.exceptions import (
     LedgerStorageError,
     LedgerTamperedError,
 )
-from tutelage.ledger.disk import Room, check_locks, hold_folder
+from tutelage.ledger.disk import DiskSpace, check_locks, hold_folder
 from tutelage.ledger.entries import Entry, EntryKind, another_format
 from tutelage.ledger.transaction import INDEXES, SCHEMA, Cache, Transaction
 
@@ -151,11 +151,11 @@ class Store:
         """Whether it is on file."""
         return self._memory is None
 
-    def room(self, queries: int, labels: int) -> Room | None:
-        """Return room on the disk for this number of labeled queries; a ledger in memory needs none."""
+    def reserve_space(self, queries: int, labels: int) -> DiskSpace | None:
+        """Reserve disk space for answers to queries, of so many labels each; return None for a ledger in memory."""
         if self.file is None:
             return None
-        return Room(self.file, queries, labels)
+        return DiskSpace(self.file, queries, labels)
 
     @contextmanager
     def snapshot(self) -> Generator[Transaction]:

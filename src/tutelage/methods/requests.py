@@ -170,7 +170,7 @@ class Prepared(Protocol):
     """The people who cast ballots; private."""
 
     def private_attributes(
-        self, outcome: "Outcome", kept: "Sequence[Kept]", /
+        self, outcome: "Outcome", noised: "Sequence[NoisedBallots]", /
     ) -> dict[str, object]:
         """Return the private attributes of a fit."""
         ...
@@ -245,7 +245,7 @@ class Answer(NamedTuple):
 
 @final
 @by_identity
-class Kept(Private):
+class NoisedBallots(Private):
     """Ballots that noise was added to, and what came out; private."""
 
     request: Request

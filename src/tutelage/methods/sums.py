@@ -16,7 +16,7 @@ from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.base import Method, Needs
 from tutelage.methods.over_releases import Turn
-from tutelage.methods.requests import Asking, Kept, Outcome, Public, Request, Sizes
+from tutelage.methods.requests import Asking, NoisedBallots, Outcome, Public, Request, Sizes
 from tutelage.people.blocks import (
     People,
     PeopleBlock,
@@ -62,7 +62,9 @@ class PeopleReady(Private):
             return BallotSum(nothing, form.norm_squared, form.unit, form.nonnegative)
         return self.people.sum_of_ballots(sum_of, shown, self.vectors)
 
-    def private_attributes(self, _outcome: Outcome, kept: Sequence[Kept], /) -> dict[str, object]:
+    def private_attributes(
+        self, _outcome: Outcome, kept: Sequence[NoisedBallots], /
+    ) -> dict[str, object]:
         """Return the private attributes of a fit: the sums of the ballots that the student follows from."""
         sums = list[BallotSum]()
         for answer in kept:

@@ -18,7 +18,7 @@ from tutelage.methods.base import Method
 from tutelage.methods.requests import (
     Asking,
     Facts,
-    Kept,
+    NoisedBallots,
     Outcome,
     Public,
     Request,
@@ -76,7 +76,9 @@ class TalliedVotes(Private):
             places = np.array([self.place_of_row[key] for key in keys])
         return self.histogram.select(places)
 
-    def private_attributes(self, outcome: Outcome, _kept: Sequence[Kept], /) -> dict[str, object]:
+    def private_attributes(
+        self, outcome: Outcome, _kept: Sequence[NoisedBallots], /
+    ) -> dict[str, object]:
         """Return the private attributes of a fit: the votes on its queries, in their order."""
         # In one round, the teachers voted on the queries alone, in their order (`rows_to_ask`). For several rounds they
         # voted on all public rows, in their order, so queries, which are numbers of public rows, are places.
@@ -129,7 +131,9 @@ class VotingPeople(Private):
             return wishes
         return wishes.histogram(people.cap)
 
-    def private_attributes(self, _outcome: Outcome, kept: Sequence[Kept], /) -> dict[str, object]:
+    def private_attributes(
+        self, _outcome: Outcome, kept: Sequence[NoisedBallots], /
+    ) -> dict[str, object]:
         """Return the private attributes of a fit: the votes that noise was added to, round by round."""
         return {"ballots_": tuple(answer.ballots for answer in kept)}
 

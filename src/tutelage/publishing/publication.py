@@ -137,7 +137,7 @@ def _recalled_publication(
     """Return what this very test came to if it was drawn before; its votes are counted and not looked at."""
     boundary = Boundary(ledger, SystemNoise(), released)
     request = _test_request(released, ledger, proposal, queries, question)
-    for (label,) in boundary.recall(request).values():
+    for (label,) in boundary.account.recall(boundary.keys(request)).values():
         return _publication_now(boundary, request, proposal, passed=bool(label))
     return None
 

@@ -131,7 +131,7 @@ def check_testable(proposal: Proposal, most: Repeated, rows: npt.ArrayLike, ledg
     if history.state.spent == 0:
         check_recorded(proposal, history)
         history.check_share(proposal.delta)
-        ledger.account.quote(Composed((most, proposal.event())), 1)
+        ledger.account.require_room(Composed((most, proposal.event())), 1)
     elif proposal.event() not in history.publications.values():
         raise LedgerMismatchError(
             "A proposal must cover all releases of its ledger, and this ledger has earlier ones. Leave it out. If you "
