@@ -7,8 +7,8 @@ from threading import Lock
 from typing import Any, NamedTuple, final
 
 import numpy as np
-import sklearn
 
+from tutelage._internal.fitting import arrays_out
 from tutelage._internal.records import by_keywords
 from tutelage._internal.releases import on_one_day, today
 from tutelage._internal.typing import Mask, Matrix, Private
@@ -45,7 +45,6 @@ FEW_VOTES_LEFT = (
 # People who take part in a release where others cannot, by the standard deviation in ballots.
 _FEWEST_PER_NOISE = 10
 _LOGGER = logging.getLogger(__name__)
-_scikit_learn: Any = sklearn  # whose functions have no types
 
 
 class Once(NamedTuple):
@@ -173,7 +172,7 @@ class PreparedRelease(Private):
             them for the data set owner. It is not called where teachers are trained, because these vote again.
         """
         so_far = self._progress
-        with so_far.lock, on_one_day(), _scikit_learn.config_context(transform_output="default"):
+        with so_far.lock, on_one_day(), arrays_out():
             released = so_far.released or self._make(so_far, file)
             if released.publication is None and self.once.proposal is not None:
                 released = so_far.released = self._test(self.once.proposal, released)

@@ -1,15 +1,21 @@
 """Fitting a clone of a scikit-learn classifier the way teachers and students share."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any, Protocol, Self, cast
 
 import numpy as np
+import sklearn
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.dummy import DummyClassifier
 from sklearn.utils.validation import has_fit_parameter
 
 from tutelage._internal.typing import Array, FloatArray, Matrix
 from tutelage.exceptions import InvalidParameterError
+
+scikit_learn: Any = sklearn
+"""The door to functions of scikit-learn, which has no types."""
 
 
 class _Estimator(Protocol):
@@ -20,6 +26,20 @@ class _Estimator(Protocol):
     def get_params(self) -> dict[str, object]: ...
 
     def set_params(self, **values: object) -> object: ...
+
+
+@contextmanager
+def arrays_out() -> Generator[None]:
+    """Let the transformers of scikit-learn return arrays, whatever is set elsewhere."""
+    with scikit_learn.config_context(transform_output="default"):
+        yield
+
+
+def clone_with(estimator: object, **values: object) -> Any:
+    """Return an unfitted clone of `estimator` with other values of some parameters."""
+    fresh = cast("_Estimator", clone(estimator))
+    fresh.set_params(**values)
+    return fresh
 
 
 def fit_clone(

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
-from sklearn import config_context
 
+from tutelage._internal.fitting import arrays_out
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.records import Entries
 from tutelage._internal.validation import integer_at_least
@@ -49,7 +49,7 @@ _TOO_FAR = (
 )
 
 
-@config_context(transform_output="default")
+@arrays_out()
 def check_fit(
     model: PATEClassifier | PATERegressor,
     private: PrivateRows,

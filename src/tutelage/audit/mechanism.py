@@ -280,7 +280,8 @@ def lower_bound(
     weights = np.log(here_counts + 0.5) - np.log(there_counts + 0.5)
     scores = list[FloatArray]()
     for outcomes in (here, there):
-        scores.append(np.round(weights[outcomes].sum(axis=1), 9))
+        sums: FloatArray = weights[outcomes].sum(axis=1)
+        scores.append(np.round(sums, 9))
     values = np.unique(np.concatenate(scores))
     first_half = list[IntArray]()
     second_half = list[IntArray]()

@@ -11,8 +11,8 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 from scipy import special, stats
-from sklearn.base import clone
 
+from tutelage._internal.fitting import clone_with
 from tutelage._internal.records import Entries, frozen
 from tutelage._internal.typing import ABSTAIN, Array, FloatArray, Mask
 from tutelage._internal.validation import integer_at_least, number_between, probability
@@ -301,16 +301,24 @@ def _beside_canaries(
 
 def _audited_copy(model: PATEClassifier) -> PATEClassifier:
     """Return a copy that asks all public rows once, in one round, with the noise of one release, and has no ledger."""
-    copy: Any = clone(model)
-    if isinstance(copy.method, VotesOnQueries):
-        copy.method = copy.method.with_params(
+    method = model.method
+    epsilon = model.epsilon
+    if isinstance(method, VotesOnQueries):
+        method = method.with_params(
             n_queries=None,
             selection="first",
             rounds=1,
         )
     # If the method has a mechanism, ε follows from its noise. If not, the noise follows from the ε of one release.
-    if copy.method is None or copy.method.mechanism is None:
-        copy.epsilon = Asked(
-            copy.epsilon, copy.budget, copy.releases, copy.delta or DEFAULT_DELTA, given=False
-        ).each
-    return copy.set_params(ledger=None, budget=None, releases=1, unit=None)
+    if method is None or method.mechanism is None:
+        delta = model.delta or DEFAULT_DELTA
+        epsilon = Asked(epsilon, model.budget, model.releases, delta, given=False).each
+    return clone_with(
+        model,
+        method=method,
+        epsilon=epsilon,
+        ledger=None,
+        budget=None,
+        releases=1,
+        unit=None,
+    )

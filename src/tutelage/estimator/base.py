@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from sklearn import config_context
 from sklearn.base import is_classifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from tutelage._internal.fitting import arrays_out
 from tutelage._internal.gate import user_path
 from tutelage._internal.records import Entries
 from tutelage._internal.releases import RESULTS, claimed_folder, on_one_day, publish_folder
@@ -97,6 +97,7 @@ class Estimator(Inputs):
     which checks them, and `_open_ledger`. In errors and warnings, `$x` is shown as the parameter or the config key.
     """
 
+    student_: Any
     votes_: Any  # the method decides which of these exist
     moments_: tuple[Moments, ...]
     public_model_: Any
@@ -108,17 +109,16 @@ class Estimator(Inputs):
     _private: tuple[str, ...] = ()  # names of attributes that only the data set owner may see
 
     @on_one_day()
-    # The numbers of a fit are arrays, whatever is set elsewhere.
-    @config_context(transform_output="default")
+    @arrays_out()
     def _release(self, rows: Rows) -> Self:
         """Release these rows, and set the student; a fit that fails leaves the estimator as it was."""
-        fitted = self._prepare(rows).release()
+        fitted: Self = self._prepare(rows).release()
         vars(self).clear()
         vars(self).update(vars(fitted))
         return self
 
     @on_one_day()
-    @config_context(transform_output="default")
+    @arrays_out()
     def prepare(
         self,
         X: object,

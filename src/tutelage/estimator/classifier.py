@@ -1,18 +1,18 @@
 """PATE as one scikit-learn estimator: private rows and public rows in, a publishable student out."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from tutelage._internal.fitting import scikit_learn
 from tutelage._internal.records import settable
-from tutelage._internal.typing import Array, FloatArray
+from tutelage._internal.typing import Array, FloatArray, Mask
 from tutelage.estimator.base import Estimator
 from tutelage.estimator.inputs import Column, Rows, rows_and_labels
 from tutelage.estimator.parameters import naming_unknown
@@ -25,16 +25,11 @@ from tutelage.reporting import ClassAccuracy
 from tutelage.reporting.record import Judged, Reached
 from tutelage.targets import ClassCodes, Classes, Goal
 
-
-def _student_has_probabilities(classifier: "PATEClassifier") -> bool:
-    if hasattr(classifier, "student_"):
-        return hasattr(classifier.student_, "predict_proba")
-    student = classifier._unchecked().method.student
-    return student is None or hasattr(student, "predict_proba")
+_Function = TypeVar("_Function")
 
 
-def _has_public_model(classifier: "PATEClassifier") -> bool:
-    return getattr(classifier, "public_model_", None) is not None
+def _available_if(check: Callable[[Any], object]) -> Callable[[_Function], _Function]:
+    return scikit_learn.utils.metaestimators.available_if(check)
 
 
 @settable
@@ -208,7 +203,7 @@ class PATEClassifier(ClassifierMixin, Estimator):
     class_weight: Mapping[Any, float] | None = None
     _owner: ClassVar[str] = "PATEClassifier"
     _columns = (
-        Schema | PublicColumns | PublicTransformer | Mapping,
+        (Schema, PublicColumns, PublicTransformer, Mapping),
         "a Schema, PublicColumns, a PublicTransformer or a mapping of names to kinds",
     )
 
@@ -350,7 +345,13 @@ class PATEClassifier(ClassifierMixin, Estimator):
         check_is_fitted(self)
         return self.student_.predict(self._student_rows(X))
 
-    @available_if(_student_has_probabilities)
+    def _student_has_probabilities(self) -> bool:
+        if hasattr(self, "student_"):
+            return hasattr(self.student_, "predict_proba")
+        student = self._unchecked().method.student
+        return student is None or hasattr(student, "predict_proba")
+
+    @_available_if(_student_has_probabilities)
     def predict_proba(self, X: object) -> FloatArray:
         """Return the student's probabilities, shape (rows, classes) in the order of `classes_`; costs no privacy.
 
@@ -361,12 +362,13 @@ class PATEClassifier(ClassifierMixin, Estimator):
         """
         check_is_fitted(self)
         known = self.student_.predict_proba(self._student_rows(X))  # (rows, classes of the student)
-        places = np.searchsorted(self.classes_, self.student_.classes_)
+        classes: Array = self.student_.classes_
+        places = np.searchsorted(self.classes_, classes)
         probabilities = np.zeros((len(known), len(self.classes_)))
         probabilities[:, places] = known
         return probabilities
 
-    @available_if(_has_public_model)
+    @_available_if(lambda self: getattr(self, "public_model_", None) is not None)
     def predict_by_public_labels(self, X: object) -> Array:
         """Return the class of each row by the model of public labels alone, which no private row had a part in.
 
@@ -418,7 +420,8 @@ class PATEClassifier(ClassifierMixin, Estimator):
         by_public_labels = None
         if self.public_model_ is not None:
             chances = self._chances_by_public_labels(X)
-            by_public_labels = float(np.mean(self.classes_[chances.argmax(axis=1)] == truth))
+            is_right: Mask = self.classes_[chances.argmax(axis=1)] == truth
+            by_public_labels = float(np.mean(is_right))
         goal = self._goal
         places = np.searchsorted(self.classes_, truth)
         if goal.name == "accuracy" or (goal.ranks and goal.positive not in places):

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils.validation import check_array, validate_data
 
+from tutelage._internal.fitting import scikit_learn
 from tutelage._internal.gate import user_path
 from tutelage._internal.records import by_identity
 from tutelage._internal.typing import Array, IntArray, Mask, Matrix, Private
@@ -206,7 +206,7 @@ class Inputs(Parameters):
                         fix=f"Remove {literal(repr(name))} from the schema.",
                     )
         proposal = rows.once.proposal
-        if not isinstance(proposal, Proposal | None):
+        if not isinstance(proposal, Proposal) and proposal is not None:
             yield Problem(
                 f"{self._owner}.prepare.proposal",
                 "be a Proposal of tutelage.publishing",
@@ -621,6 +621,7 @@ class Inputs(Parameters):
 
     def _validate(self, X: object, *y: object, reset: bool = False) -> Any:
         """Return inputs checked by scikit-learn: with `y` they define the features, without they must match them."""
+        validate_data = scikit_learn.utils.validation.validate_data
         validate = partial(validate_data, self, X, *y, reset=reset or bool(y))
         return _validate_quietly(validate, allow_nan=self._allow_nan)
 
@@ -741,7 +742,8 @@ def _validate_quietly(validate: Callable[..., Any], *, allow_nan: bool) -> Any:
 
 
 def _checked_rows(rows: Matrix, *, allow_nan: bool) -> Matrix:
-    return _validate_quietly(partial(check_array, rows, input_name="X"), allow_nan=allow_nan)
+    validate = partial(scikit_learn.utils.check_array, rows, input_name="X")
+    return _validate_quietly(validate, allow_nan=allow_nan)
 
 
 def _found_in(

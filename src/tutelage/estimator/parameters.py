@@ -8,6 +8,7 @@ from inspect import signature
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
+from types import NoneType
 from typing import Any, ClassVar, ParamSpec, Self, final
 
 import numpy as np
@@ -44,7 +45,7 @@ Columns = ColumnMap | Mapping[str, str | Sequence[Any]] | None
 _SWITCH = (bool | np.bool_, "True or False")
 _TYPES: dict[str, tuple[Any, str]] = {
     "unit": (str | None, "a str"),
-    "ledger": (str | PathLike | Ledger | None, "a path or a Ledger"),
+    "ledger": ((str, PathLike, Ledger, NoneType), "a path or a Ledger"),
     "question": (str | Real | np.bool_ | None, "a str"),
     "n_jobs": (Integral | None, "an integer"),
     "progress": _SWITCH,
@@ -53,7 +54,7 @@ _TYPES_OF_FIT: dict[str, tuple[Any, str]] = {
     "release": (str | None, "a str"),
     "data_changed": _SWITCH,
     "insist": _SWITCH,
-    "checkpoints": (str | PathLike | None, "a path"),
+    "checkpoints": ((str, PathLike, NoneType), "a path"),
 }
 
 
@@ -194,7 +195,7 @@ class Parameters(BaseEstimator):
     random_state: int | None = None
     n_jobs: int | None = None
     progress: bool = False
-    features = None  # a parameter of a classifier
+    features: Any = None  # a parameter of a classifier
     _owner: ClassVar[str]  # as errors call the estimator
     _columns: ClassVar[tuple[Any, str]]  # the types of `columns`, and what errors say of them
 
@@ -271,13 +272,15 @@ class Parameters(BaseEstimator):
 
     def method_meant(self) -> Method:
         """Return the method as given, or the default one."""
-        if self.method is not None and not isinstance(self.method, Method):
-            raise InvalidParameterError(
-                f"{self._owner}.method",
-                "be a method of tutelage.methods, such as NoisyMoments() or TeacherVotes(teacher)",
-                quote(self.method),
-            )
-        return self.method or self._default_method
+        if isinstance(self.method, Method):
+            return self.method
+        if self.method is None:
+            return self._default_method
+        raise InvalidParameterError(
+            f"{self._owner}.method",
+            "be a method of tutelage.methods, such as NoisyMoments() or TeacherVotes(teacher)",
+            quote(self.method),
+        )
 
     def _unchecked(self, once: Once = Once()) -> Resolved:  # noqa: B008
         """Return the resolved parameters, without the checks of `resolved`."""
@@ -325,7 +328,7 @@ class Parameters(BaseEstimator):
                 yield from problems_in(partial(check, value, name, self._owner))
         yield from self._problems_of_target()
         kind, rule = self._columns
-        yield from _problems_of_types(self._owner, self, {"columns": (kind | None, rule)})
+        yield from _problems_of_types(self._owner, self, {"columns": ((kind, NoneType), rule)})
         if not isinstance(self.features, LearnedMap | None):
             for check in (require_public_map, require_no_columns):
                 yield from problems_in(partial(check, self.features, self._owner, "features"))

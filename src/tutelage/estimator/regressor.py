@@ -10,8 +10,9 @@ import numpy.typing as npt
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from tutelage._internal.fitting import scikit_learn
 from tutelage._internal.records import settable
-from tutelage._internal.typing import Array, FloatArray, IntArray, Matrix
+from tutelage._internal.typing import Array, FloatArray, IntArray, Mask, Matrix
 from tutelage._internal.validation import problems_in
 from tutelage.estimator.base import Estimator
 from tutelage.estimator.inputs import Column, Rows, Taken, rows_and_labels
@@ -244,7 +245,9 @@ class PATERegressor(RegressorMixin, Estimator):
             How much each row counts.
         """
         rows, numbers = rows_and_labels(X, y)
-        return float(super().score(rows, numbers, sample_weight))
+        return float(
+            scikit_learn.metrics.r2_score(numbers, self.predict(rows), sample_weight=sample_weight)
+        )
 
     def predict_quantiles(
         self, X: object, quantiles: Sequence[float] = (0.1, 0.5, 0.9)
@@ -266,15 +269,16 @@ class PATERegressor(RegressorMixin, Estimator):
     def _judge(self, X: object, y: object) -> Judged:
         """Return the statements of a card on the student, by public rows `X` with the numbers `y`."""
         truth = numbers_of(y)
-        wrong = truth - self.predict(X)
-        spread = truth - truth.mean()
+        wrong: FloatArray = truth - self.predict(X)
+        spread: FloatArray = truth - truth.mean()
         low, _, high = self.predict_quantiles(X).T
+        is_within: Mask = (low <= truth) & (truth <= high)
         errors = Errors(
             *map(float, self.target_range),
             rows=len(truth),
             typical=float(np.sqrt(np.mean(wrong**2))),
             of_mean=float(np.sqrt(np.mean(spread**2))),
-            within=float(np.mean((low <= truth) & (truth <= high))),
+            within=float(np.mean(is_within)),
             of_public=self.student_.typical_of_public(self._student_rows(X), truth),
         )
         return Judged(errors=(errors,))

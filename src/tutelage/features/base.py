@@ -11,10 +11,10 @@ from dataclasses import field
 from typing import Any, Protocol, Self, TypeVar, cast, final
 
 import numpy as np
-import sklearn
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.pipeline import Pipeline
 
+from tutelage._internal.fitting import scikit_learn
 from tutelage._internal.records import by_identity
 from tutelage._internal.threads import QUIET
 from tutelage._internal.typing import Array, FloatArray, IntArray, Matrix, is_array
@@ -23,8 +23,6 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError
 _ROWS_TRIED = 512
 # Of the largest feature: networks round by some 1e-6, and statistics over rows differ by far more.
 _ROUNDING = 1e-3
-scikit_learn: Any = sklearn
-"""The door to functions of scikit-learn, which has no types."""
 _Result = TypeVar("_Result")
 
 

@@ -35,6 +35,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
+from tutelage._internal.fitting import arrays_out, clone_with
 from tutelage._internal.records import settable
 from tutelage._internal.typing import Array, FloatArray, Matrix, is_array
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, literal
@@ -43,7 +44,6 @@ from tutelage.features.base import (
     check_row_by_row,
     parts_of,
     require_public,
-    scikit_learn,
 )
 from tutelage.features.cells import TEXT, as_frame, frame_kinds, frame_library, only_texts, rows_of
 from tutelage.tables import Table, as_table
@@ -148,10 +148,10 @@ class PublicTransformer(_Vouched):
             library = frame_library(public)
             values = rows_of(table, tuple(kinds))
         try:
-            fitted: Any = scikit_learn.base.clone(transformer)
+            fitted = clone_with(transformer)
             _require_fresh(fitted)
             rows = as_frame(values, kinds, library) if library else values
-            with scikit_learn.config_context(transform_output="default"):
+            with arrays_out():
                 fitted.fit(rows)
         except Exception as error:
             raise InvalidParameterError(
@@ -187,7 +187,7 @@ class PublicTransformer(_Vouched):
         elif self.kinds:
             rows = only_texts(X)
         # Frames cannot hold the sparse rows of a step in between.
-        with scikit_learn.config_context(transform_output="default"):
+        with arrays_out():
             features = self.fitted.transform(rows)
         return _dense_features(features, len(rows), "PublicTransformer")
 

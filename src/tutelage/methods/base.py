@@ -4,13 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import clone
 from sklearn.utils import get_tags
 
+from tutelage._internal.fitting import clone_with
 from tutelage._internal.typing import ABSTAIN, Array, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import problems_in
 from tutelage.accounting.filter import Accounting
@@ -126,15 +126,15 @@ class Method(ABC):
                 raise ValueError(
                     f"{type(self).__name__} has no setting {name!r}. It has: {', '.join(sorted(known))}."
                 )
-        changed = replace(self, **own)  # type: ignore[type-var]
+        changed = replace(cast("Any", self), **own)
         estimators = dict[str, Any]()
         for key, value in params.items():
             name, nested, inner = key.partition("__")
             if nested:
                 estimators.setdefault(name, {})[inner] = value
         for name, inner in estimators.items():
-            estimator: Any = clone(getattr(changed, name))
-            changed = replace(changed, **{name: estimator.set_params(**inner)})  # type: ignore[type-var]
+            estimator = clone_with(getattr(changed, name), **inner)
+            changed = replace(changed, **{name: estimator})
         return changed
 
     def _problems_of_student_features(self) -> Iterator[Problem]:

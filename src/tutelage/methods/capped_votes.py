@@ -55,7 +55,7 @@ class CappedVotes(VotesOnQueries):
 
     def _check_own(self) -> None:
         integer_at_least(self.votes, 1, "votes", "CappedVotes")
-        if self.mechanism is not None and not isinstance(self.mechanism, CappedGNMax):
+        if not isinstance(self.mechanism, CappedGNMax) and self.mechanism is not None:
             raise InvalidParameterError(
                 "CappedVotes.mechanism",
                 "be a CappedGNMax, because every person has only a few votes",

@@ -52,6 +52,7 @@ from tutelage.people.blocks import PeopleBlock, Vectors
 from tutelage.people.memory import PeopleInMemory
 from tutelage.privacy import PrivacyUnit
 from tutelage.students import Moments, NoisySumClassifier
+from tutelage.students.base import steps_of
 from tutelage.students.noisy_sums import Spectrum
 from tutelage.students.stacking import N_STACKED, Stacking, with_class_weights
 from tutelage.teachers import VectorBallots
@@ -61,7 +62,6 @@ from tutelage.teachers.vectors import sum_of_blocks
 _FOLLOWING = 16
 
 
-_Features = Pipeline | BesideScores
 _SeenOf = Callable[[PeopleBlock], Matrix]
 """The features of the rows of a block; private."""
 
@@ -73,7 +73,7 @@ class RoundBallot:
 
     # Returns the private sum of the ballots of some people.
     cast_blocks: Callable[[_SeenOf, PrivacyUnit, Iterable[PeopleBlock]], BallotSum]
-    features: _Features
+    features: FeatureMap
     n_features: int
     number: int  # of the round, from 0
     n_sums: int  # of all rounds, with the one that stacks
@@ -319,7 +319,7 @@ class NoisyMoments(NoisySums):
     def _rounds(
         self,
         public: Public,
-        features: _Features,
+        features: FeatureMap,
         turns: Sequence[Turn],
         spectrum: Spectrum | None = None,
     ) -> Steps:
@@ -356,10 +356,11 @@ class NoisyMoments(NoisySums):
             weights = public.weights.of(classifier.predict_proba(seen).mean(axis=0))
             classifier = with_class_weights(classifier, weights)
             class_weight = dict(zip(public.classes.tolist(), weights.tolist(), strict=True))
-        maps = make_pipeline(*parts_of(features)).steps
+        maps = steps_of(make_pipeline(*parts_of(features)))
+        labels: Array = classifier.predict(seen)
         return Outcome(
             queries=np.arange(len(seen)),
-            labels=np.searchsorted(public.classes, classifier.predict(seen)),
+            labels=np.searchsorted(public.classes, labels),
             rounds=(len(seen),),
             n_teachers=turns[-1].n,
             student=Pipeline([*maps, ("classifier", classifier)]),
@@ -464,8 +465,8 @@ class NoisyMoments(NoisySums):
         of_public = of_labeled
         if public_models is None:
             of_public = whole.transform(public_rows)
-        n_features = of_labeled.shape[1]
-        unchanged = make_pipeline(PublicScaling(np.zeros(n_features), np.ones(n_features)))
+        n_features: int = of_labeled.shape[1]
+        unchanged = PublicScaling(np.zeros(n_features), np.ones(n_features))
         # The last scores and their result: several trials have the same scores.
         at_hand = list[tuple[FloatArray | None, tuple[Matrix, Matrix, Spectrum]]]()
 
@@ -506,7 +507,7 @@ class NoisyMoments(NoisySums):
         return predict
 
 
-def _beside_scores(features: Any, n_scores: int) -> _Features:
+def _beside_scores(features: Any, n_scores: int) -> FeatureMap:
     return BesideScores(features, n_scores) if n_scores else features
 
 

@@ -83,9 +83,11 @@ class TeacherVotes(VotesOnQueries):
         integer_at_least(self.n_teachers, 1, "n_teachers", "TeacherVotes")
         if not is_recipe(self.teacher):
             require_classifier(self.teacher, "teacher", "TeacherVotes")
-        if not isinstance(self.mechanism, Mechanism | None) or isinstance(
-            self.mechanism, CappedGNMax
-        ):
+        mechanism = self.mechanism
+        votes_on_queries = isinstance(mechanism, Mechanism) and not isinstance(
+            mechanism, CappedGNMax
+        )
+        if not votes_on_queries and mechanism is not None:
             raise InvalidParameterError(
                 "TeacherVotes.mechanism",
                 "be a Mechanism for votes on single queries",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -143,7 +143,7 @@ class VotesOnQueries(Method):
 
     __slots__ = ()
     n_queries: int | None
-    selection: str | QuerySelector
+    selection: Any  # str or QuerySelector
     rounds: int
 
     def _check(self, own: Callable[[], object]) -> None:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import sqrt
-from typing import Any, Self, final
+from typing import Any, Self, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -526,7 +526,8 @@ class Scores(Effects):
             chances /= chances.sum(axis=1, keepdims=True)
             groups = list[IntArray]()
             for label, count in enumerate(counts):
-                groups.append(rng.choice(len(size), count, p=chances[label]))
+                drawn = cast("IntArray", rng.choice(len(size), count, p=chances[label]))
+                groups.append(drawn)
             totals += table[np.concatenate(groups)]
             means += (chances @ table)[labels]
         return labels, totals, means

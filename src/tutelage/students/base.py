@@ -11,13 +11,13 @@ from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.pipeline import Pipeline
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
 from sklearn.utils import get_tags
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from tutelage._internal.fitting import fit_clone
+from tutelage._internal.fitting import clone_with, fit_clone, scikit_learn
 from tutelage._internal.typing import ABSTAIN, Array, FloatArray, IntArray, Mask, Matrix
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClassWarning
@@ -108,7 +108,7 @@ def checked_rows(
 ) -> Matrix:
     """Return rows in single precision; raise InvalidDataError, without quoting them, where they are not numbers."""
     owner = type(student).__name__
-    validate: Any = validate_data  # its types in scikit-learn are those of its defaults
+    validate = scikit_learn.utils.validation.validate_data
     try:
         with np.errstate(over="ignore"):  # what is too large is infinite then, and refused
             allows_nan = get_tags(student).input_tags.allow_nan
@@ -126,7 +126,7 @@ def checked_rows(
 
 
 def _class_indices(
-    y: npt.ArrayLike,
+    y: npt.ArrayLike | None,
     n_rows: int,
     owner: str,
 ) -> tuple[_Values, IntArray]:
@@ -243,7 +243,7 @@ def fit_student(
 def steps_of(estimator: object) -> list[tuple[str, Any]]:
     """Return the names and the steps of a pipeline; of another estimator itself, without a name."""
     if isinstance(estimator, Pipeline):
-        return estimator.steps
+        return cast("Any", estimator).steps
     return [("", estimator)]
 
 
@@ -256,8 +256,7 @@ def weight_parameter(estimator: Any) -> str | None:
 
 def weighing(estimator: Any, class_weight: Mapping[object, float]) -> Any:
     """Return an unfitted student with a `weight_parameter` that learns by the weight of each class value."""
-    fresh: Any = clone(estimator)
-    return fresh.set_params(**{str(weight_parameter(estimator)): class_weight})
+    return clone_with(estimator, **{str(weight_parameter(estimator)): class_weight})
 
 
 def _learns_from_unlabeled(estimator: object) -> bool:
@@ -298,11 +297,12 @@ def try_student(
     labels = np.arange(len(rows)) % n_classes
     if _learns_from_unlabeled(estimator):
         labels[2 * n_classes :: 3] = ABSTAIN
-    trial: Any = clone(estimator)
+    shorter = dict[str, object]()
     for name, value in estimator.get_params().items():
         *_, parameter = name.split("__")
         if parameter in _ENOUGH and isinstance(value, int):
-            trial.set_params(**{name: min(value, _ENOUGH[parameter])})
+            shorter[name] = min(value, _ENOUGH[parameter])
+    trial = clone_with(estimator, **shorter)
     fit_student(trial, X_public[rows], labels, classes, seed=0)
 
 

@@ -53,9 +53,9 @@ from tutelage.students.noisy_sums import LEAST_CHANCE, NoisySumClassifier
 from tutelage.tables import by_value
 
 try:
+    import onnxruntime
+    import skl2onnx
     from onnx.numpy_helper import from_array
-    from onnxruntime import InferenceSession
-    from skl2onnx import convert_sklearn, get_model_alias, update_registered_converter
     from skl2onnx.algebra import onnx_ops
     from skl2onnx.algebra.onnx_operator import OnnxSubEstimator
     from skl2onnx.common.data_types import (
@@ -64,13 +64,18 @@ try:
         Int64TensorType,
         StringTensorType,
     )
-    from skl2onnx.operator_converters.random_forest import convert_sklearn_random_forest_classifier
+    from skl2onnx.operator_converters import random_forest
     from skl2onnx.sklapi import CastTransformer
 except ModuleNotFoundError as error:  # pragma: no cover  an environment without the extra
     raise ModuleNotFoundError(
         f"ONNX files need their extra: {install('onnx')}.",
         name=error.name,
     ) from error
+
+# The doors to functions without types.
+_onnxruntime: Any = onnxruntime
+_skl2onnx: Any = skl2onnx
+_random_forest: Any = random_forest
 
 _ROWS = "rows"
 # Codes of types in ONNX.
@@ -207,8 +212,8 @@ def _agrees(
         if hasattr(student, "predict_proba"):
             chances = student.predict_proba(rows)
         labels: Array = student.predict(rows)
-        session = InferenceSession(content, providers=["CPUExecutionProvider"])
-        outputs: Any = session.run(None, inputs)
+        session = _onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        outputs = session.run(None, inputs)
     except Exception:  # a transformer may refuse what is made up
         return False
     if np.mean(np.asarray(outputs[0]).astype(labels.dtype) == labels) < _MIN_LABEL_AGREEMENT:
@@ -229,7 +234,7 @@ def _made_up_cells(rng: np.random.Generator, known: Array | None = None) -> Arra
 def _can_convert(part: object) -> bool:
     """Return whether a part can be converted to ONNX."""
     try:
-        get_model_alias(type(part))
+        _skl2onnx.get_model_alias(type(part))
     except RuntimeError:  # there is none
         return False
     # Trees that split by categories would be written as if they split by size.
@@ -247,12 +252,12 @@ def _graph_of(parts: list[object]) -> bytes | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about what the libraries will rename
-            model: Any = convert_sklearn(whole, initial_types=inputs, options=options)
+            model = _skl2onnx.convert_sklearn(whole, initial_types=inputs, options=options)
         _restore_names(model.graph, [name for name, _ in inputs])
         if isinstance(last, _NEEDS_MISSING_FIX):
             _set_missing_directions(model.graph, getattr(last, "estimators_", [last]))
         content: bytes = model.SerializeToString()
-        InferenceSession(content, providers=["CPUExecutionProvider"])
+        _onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     except Exception:  # whatever the two libraries raise about a graph that they do not take
         return None
     return content
@@ -691,7 +696,7 @@ def _convert_boosting(
     operator: object,
     container: object,
 ) -> None:
-    convert_sklearn_random_forest_classifier(
+    _random_forest.convert_sklearn_random_forest_classifier(
         scope,
         operator,
         _DoubleThresholdContainer(container),
@@ -707,7 +712,7 @@ def _register_converters() -> None:
         **converters,
         HistGradientBoostingClassifier: _convert_boosting,
     }.items():
-        update_registered_converter(
+        _skl2onnx.update_registered_converter(
             kind,
             f"Tutelage{kind.__name__}",
             _set_types,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -60,7 +60,7 @@ class ForestStudent(SemiSupervisedClassifier):
     class_weight: Mapping[Any, float] | None = None
 
     def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
+        tags = cast("Tags", super().__sklearn_tags__())
         tags.input_tags.allow_nan = True
         return tags
 
@@ -99,7 +99,7 @@ class ForestStudent(SemiSupervisedClassifier):
             best.set_params(class_weight=by_index)
         self.estimator_: RandomForestClassifier = fit_clone(best, rows, labels, seed)
 
-    def _probabilities(self, model: RandomForestClassifier, rows: Matrix) -> FloatArray:
+    def _probabilities(self, model: Any, rows: Matrix) -> FloatArray:
         """Return a model's probabilities with zeros for the classes that it was not shown."""
         chances = np.zeros((len(rows), len(self.classes_)))
         known = np.asarray(model.classes_, dtype=np.int64)

@@ -5,7 +5,7 @@ The labels are released ones, which are noised already. All of this is post-proc
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -77,13 +77,14 @@ def neighbor_graph(X: Matrix, n_neighbors: int) -> csr_array:
     scale = np.where(furthest > 0, furthest, 1)
     weights = np.exp(-((distances / scale) ** 2))
     indptr = np.arange(0, n_rows * k + 1, k)
-    directed = csr_array((weights.ravel(), neighbors.ravel(), indptr), shape=(n_rows, n_rows))
+    cells = weights.ravel(), neighbors.ravel(), indptr
+    directed = cast("Any", csr_array(cells, shape=(n_rows, n_rows)))
     return csr_array((directed + directed.T) / 2)
 
 
 def _nearest(X: Matrix, k: int) -> tuple[Array, Array]:
     """Return the distances and the row numbers of the nearest other rows, both of shape (rows, k)."""
-    return NearestNeighbors(n_neighbors=k).fit(X).kneighbors()
+    return cast("Any", NearestNeighbors(n_neighbors=k).fit(X)).kneighbors()
 
 
 class Propagation:
@@ -95,7 +96,7 @@ class Propagation:
     Calder et al. do in "Poisson learning" (ICML 2020, section 2); so α may come close to 1.
     """
 
-    def __init__(self, graph: csr_array, alpha: float) -> None:
+    def __init__(self, graph: Any, alpha: float) -> None:
         degrees = np.asarray(graph.sum(axis=1))[:, None]
         self._degrees = np.where(degrees > 0, degrees, 1)
         self._scale = 1 / np.sqrt(self._degrees)
@@ -357,7 +358,10 @@ def _weigh(one_hot: FloatArray, fields: FloatArray) -> tuple[FloatArray, FloatAr
         ratio = weights[:, None] / likelihood
         of_own_class = (if_right * ratio).sum(axis=0)
         of_others = (if_wrong * ratio).sum(axis=0)
-        beliefs += prior * np.where(one_hot > 0, of_own_class[:, None], of_others[:, None])
+        ratios = cast(
+            "FloatArray", np.where(one_hot > 0, of_own_class[:, None], of_others[:, None])
+        )
+        beliefs += prior * ratios
     return sharpness, log_likelihood, beliefs
 
 

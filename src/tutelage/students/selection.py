@@ -9,7 +9,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import field
-from typing import ClassVar, final
+from typing import ClassVar, cast, final
 
 import numpy as np
 from sklearn.cluster import KMeans
@@ -379,7 +379,7 @@ def _clusters(
     with one_thread(), warnings.catch_warnings():  # one thread: the same clusters on every machine
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
         clustering = KMeans(n_clusters, n_init=1, random_state=seed)  # type: ignore[arg-type]
-        membership = clustering.fit_predict(X)
+        membership = cast("IntArray", clustering.fit_predict(X))
     _, first, cluster = np.unique(membership, return_index=True, return_inverse=True)
     ends = np.cumsum(np.bincount(cluster))[:-1]
     groups = np.split(np.argsort(cluster, kind="stable"), ends)

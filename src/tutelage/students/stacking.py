@@ -133,9 +133,9 @@ class Stacking:
             self.n_weights,
         )
         whole = self.deviations[_BEYOND] * self.radius
-        of_scores = gram[:N_STACKED, :N_STACKED]
-        left = (gradient - gram @ weights)[:N_STACKED]
-        moved = whole * of_scores[:, _BEYOND]
+        of_scores: FloatArray = gram[:N_STACKED, :N_STACKED]
+        left: FloatArray = (gradient - gram @ weights)[:N_STACKED]
+        moved: FloatArray = whole * of_scores[:, _BEYOND]
         covariance = max(noise, 1e-6) ** 2 * np.eye(N_STACKED) + of_scores / n_people
         gain = np.matmul(moved, np.linalg.solve(covariance, left - moved / 2))
         is_shown = gram[_BEYOND, _BEYOND] > _SHOWN * noise / 4

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, final
+from typing import Any, ClassVar, Protocol, cast, final
 
 import joblib
 import numpy as np
@@ -153,8 +153,7 @@ def _code_in(setting: object) -> Iterator[_Code]:
 
 def _parts_of(setting: object) -> Iterable[object]:
     if isinstance(setting, BaseEstimator):
-        parameters: dict[str, object] = setting.get_params(deep=False)
-        return parameters.values()
+        return cast("Any", setting).get_params(deep=False).values()
     if is_series(setting):
         return setting
     return ()

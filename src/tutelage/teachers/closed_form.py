@@ -26,6 +26,7 @@ from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble, as_numbers, public_rows
 from tutelage.teachers.parallel import result_without_quotes
 
+_linalg: Any = linalg  # the door to functions of scipy, which has no types
 _QUERIES_SCORED = 256  # at once: the working arrays stay in a core's cache
 _TEACHERS_SCORED = 64
 _TEACHERS_AT_LEAST = 64  # fitted at once
@@ -264,8 +265,8 @@ class Ridge(Head):
         return weights, share - weights @ center
 
     def _solve(self, gram: FloatArray, targets: FloatArray) -> FloatArray:
-        factor: Any = linalg.cho_factor(gram + self.alpha * np.eye(len(gram)), lower=True)
-        solution: FloatArray = linalg.cho_solve(factor, targets)
+        factor = _linalg.cho_factor(gram + self.alpha * np.eye(len(gram)), lower=True)
+        solution: FloatArray = _linalg.cho_solve(factor, targets)
         return solution
 
 

@@ -16,15 +16,15 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache, lru_cache
-from typing import Any, NamedTuple, Protocol, TypeVar, final
+from typing import Any, NamedTuple, Protocol, TypeVar, cast, final
 
 import numpy as np
-import sklearn
 from joblib import Parallel, delayed, parallel_config
 from joblib.externals.loky import reusable_executor
 from joblib.parallel import get_active_backend
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
+from tutelage._internal.fitting import scikit_learn
 from tutelage._internal.forks import repair_in_child
 from tutelage._internal.streams import own_streams, stream_may_come
 from tutelage._internal.threads import QUIET, WholeProcess
@@ -104,7 +104,7 @@ def train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Results:
     is_dask = hasattr(backend, "client")
     if is_dask:
         _let_joblib_see_deaths(backend)
-    task: Any = delayed(_in_worker)
+    task = cast("Callable[..., object]", delayed(_in_worker))
     calls = (
         task(os.getpid(), number, job.seed, job.work, *job.own(number), *job.shared)
         for number in numbers
@@ -229,7 +229,7 @@ def isolated_result(
             # Only a library that is loaded already can be seeded.
             may_load_stream = stream_may_come()
             unused = deepcopy(arguments) if may_load_stream else ()
-            with own_streams(shard, seed), np.errstate(), sklearn.config_context():
+            with own_streams(shard, seed), np.errstate(), scikit_learn.config_context():
                 result = result_without_quotes(f"The teacher of shard {shard}", work, *arguments)
             if not may_load_stream or stream_may_come():
                 return result

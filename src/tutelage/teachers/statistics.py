@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tutelage._internal.records import frozen
-from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, NeverPickled
+from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Mask, NeverPickled
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 
@@ -68,13 +68,14 @@ class PrivateStatistics(NeverPickled):
         labels = self._labels
         counts = np.stack([(ballots == label).sum(axis=0) for label in range(self._n_classes)])
         ordered = np.sort(counts, axis=0)
+        is_plurality: Mask = counts.argmax(axis=0) == labels
         voted = ballots != ABSTAIN
         right = (ballots == labels) & voted
         with np.errstate(invalid="ignore"):
             accuracies = right.sum(axis=1) / voted.sum(axis=1)
         return RevealedStatistics(
             accuracies=accuracies,
-            plurality=float(np.mean(counts.argmax(axis=0) == labels)),
+            plurality=float(np.mean(is_plurality)),
             gaps=(ordered[-1] - ordered[-2]) / len(ballots),
         )
 

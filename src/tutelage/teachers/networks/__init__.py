@@ -1,6 +1,6 @@
 """Teachers that are neural networks."""
 
-import tutelage.networks  # noqa: F401  says how to get torch where it is missing
+from tutelage import networks as networks
 from tutelage.teachers.networks.ensemble import Network, NetworkTeachers
 
 __all__ = ["Network", "NetworkTeachers"]

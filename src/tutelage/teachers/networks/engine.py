@@ -23,6 +23,7 @@ from tutelage._internal.typing import Ballots
 from tutelage.exceptions import InvalidParameterError
 from tutelage.networks import drawing_from
 
+_optim: Any = torch.optim  # the door to classes with types for a part
 _ADAM_BETAS = (0.9, 0.999)
 _ADAM_EPSILON = 1e-8
 _VOTES_AT_ONCE = 256
@@ -45,7 +46,7 @@ class Shard:
 class Engine:
     """How the networks of an ensemble are made, trained and asked."""
 
-    factory: Callable[[int], nn.Module]
+    factory: Callable[[int], object]
     n_classes: int
     epochs: int
     batch_size: int
@@ -56,7 +57,7 @@ class Engine:
     def module(self, seed: int) -> nn.Module:
         """Return an untrained module of one teacher, whose first weights depend on `seed` alone."""
         with drawing_from(seed):
-            module: object = self.factory(self.n_classes)
+            module = self.factory(self.n_classes)
         if not isinstance(module, nn.Module):
             raise InvalidParameterError(
                 "Network.factory", "return a torch module", f"a {type(module).__name__}"
@@ -93,7 +94,7 @@ class Engine:
             return {}
         with drawing_from(shard.seed, self.device):
             module = _channels_last(self.module(shard.seed)).train()
-            optimizer = torch.optim.AdamW(
+            optimizer = _optim.AdamW(
                 [parameter for parameter in module.parameters() if parameter.requires_grad],
                 betas=_ADAM_BETAS,
                 eps=_ADAM_EPSILON,

@@ -140,9 +140,17 @@ class _WeightsFile:
             opened: Any = safe_open(require_input(path, MODEL), framework="pt")
             with opened as file:
                 weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                return weights, (file.metadata() or {})["identity"]
+                metadata: dict[str, str] = file.metadata() or {}
+                return weights, metadata["identity"]
         except (OSError, SafetensorError):
             raise InvalidDataError(f"{path} is not a readable safetensors file.") from None
+
+
+def _require_network(network: object) -> None:
+    if not isinstance(network, Network):
+        raise InvalidParameterError(
+            "NetworkTeachers.network", "be a Network(factory)", f"a {type(network).__name__}"
+        )
 
 
 @final
@@ -176,10 +184,7 @@ class NetworkTeachers(Ensemble):
         n_jobs: int | None = None,
         progress: bool = False,
     ) -> None:
-        if not isinstance(network, Network):
-            raise InvalidParameterError(
-                "NetworkTeachers.network", "be a Network(factory)", f"a {type(network).__name__}"
-            )
+        _require_network(network)
         super().__init__(n_classes, seed, n_jobs, progress=progress)
         self._network = network
         self._engine = Engine(
