@@ -23,7 +23,7 @@ def tables(tmp_path: Path) -> tuple[Table, Table]:
 def test_no_reader_lets_a_cell_change_other_people(tables):
     libraries = {"polars": "Polars", "pyarrow": "Parquet", "duckdb": "DuckDB", "pandas": "pandas"}
     assert {form for library, form in libraries.items() if find_spec(library)} <= set(
-        checklist.readers()
+        checklist._readers()
     )
     private, public = tables
     found = checklist.check_cells(private, public, PublicColumns.learn(public))
@@ -48,7 +48,7 @@ def test_the_reader_that_old_pandas_was_is_caught(tables, monkeypatch):
 def test_a_schema_is_checked_by_readers_with_options(tmp_path, monkeypatch):
     table = read_table(file_attack.write_files(tmp_path)[1])
     schema = Schema({"dose": (0.0, 200.0), "other": (0, 500)})
-    by = {"pandas": checklist.readers()["pandas with decimal commas"]}
+    by = {"pandas": checklist._readers()["pandas with decimal commas"]}
     assert checklist.check_cells(table, None, schema, by=by).verdict == "pass"
     monkeypatch.setattr("tutelage.features.schema.require_type", lambda *_, **__: None)  # the fault
     found = checklist.check_cells(table, None, schema, by=by)

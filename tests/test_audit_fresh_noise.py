@@ -7,15 +7,13 @@ import pytest
 
 from tutelage import ConfidentGNMax, GNMax, LNMax, SimulationNoise
 from tutelage._internal.typing import IntArray
-from tutelage.audit.checklist import Probe, audit_fresh_noise, check_mechanism, telling_probes
+from tutelage.audit.checklist import _audit_fresh_noise, _Probe, _telling_probes, check_mechanism
 from tutelage.ballots import VoteHistogram
-from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import ExponentialMax, InteractiveGNMax, Mechanism, PermuteAndFlip, Release
 from tutelage.noise import NoiseSource
 
 pytestmark = pytest.mark.rest
 
-CONFIDENCE = 1 - 1e-6
 Draw = Callable[[float, VoteHistogram, NoiseSource], IntArray]
 
 
@@ -93,8 +91,8 @@ def test_noise_drawn_through_the_planted_release_rightly_passes(monkeypatch):
     (InteractiveGNMax(10.0, 8.0, 5.0, 0.4), 50),
 ])  # fmt: skip
 def test_right_mechanisms_pass_with_few_teachers_and_little_noise(mechanism, teachers):
-    for kind, probe in telling_probes(mechanism, teachers, 3 if teachers > 2 else 2):
-        found = audit_fresh_noise(kind, probe, confidence=CONFIDENCE, noise=SimulationNoise(3))
+    for kind, probe in _telling_probes(mechanism, teachers, 3 if teachers > 2 else 2):
+        found = _audit_fresh_noise(kind, probe, SimulationNoise(3))
         assert not found
 
 
@@ -113,13 +111,5 @@ def test_a_check_that_shares_its_noise_is_found(monkeypatch):
 
     monkeypatch.setattr(ConfidentGNMax, "release", release)
     mechanism = ConfidentGNMax(30.0, 20.0, 5.0)
-    found = audit_fresh_noise(
-        mechanism, Probe((30, 30)), confidence=CONFIDENCE, noise=SimulationNoise(0)
-    )
+    found = _audit_fresh_noise(mechanism, _Probe((30, 30)), SimulationNoise(0))
     assert any("share noise" in reason for reason in found)
-
-
-@pytest.mark.parametrize("confidence", [0.0, float("nan")])
-def test_a_confidence_is_a_probability(confidence):
-    with pytest.raises(InvalidParameterError, match="`confidence` of audit_fresh_noise"):
-        audit_fresh_noise(GNMax(1.0), Probe((1, 1)), confidence=confidence)

@@ -8,7 +8,7 @@ import pytest
 from tutelage import SimulationNoise
 from tutelage.accounting.data_independent import epsilon_if_added_or_removed
 from tutelage.audit import audit_sum
-from tutelage.audit.sums import check_claim_of_sum, check_noise_of_sum
+from tutelage.audit.fits import _check_claim_of_sum, _check_noise_of_sum
 from tutelage.ballots import BallotSum
 from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import NoisySum
@@ -33,7 +33,7 @@ def test_the_noise_that_is_drawn_passes_and_noise_that_is_too_small_or_too_large
     factor, verdict
 ):
     noise: Any = {} if factor is None else {"noise": Scaled(factor)}
-    assert check_noise_of_sum(draws=20_000, **noise).verdict == verdict
+    assert _check_noise_of_sum(draws=20_000, **noise).verdict == verdict
 
 
 RELEASE: Any = NoisySum.release
@@ -63,11 +63,11 @@ def test_a_claim_for_ballots_that_are_only_added_is_too_small_for_replaced_ones(
 
 
 def test_a_sum_with_little_noise_is_part_of_the_audit(monkeypatch):
-    assert check_claim_of_sum(draws=20_000).verdict == "pass"
+    assert _check_claim_of_sum(draws=20_000).verdict == "pass"
     monkeypatch.setattr(
         NoisySum, "release", lambda self, ballots, _: RELEASE(self, ballots, Scaled(0.5))
     )
-    assert check_claim_of_sum(draws=20_000).verdict == "fail"
+    assert _check_claim_of_sum(draws=20_000).verdict == "fail"
 
 
 @pytest.mark.parametrize("ballot", [(0, 0), (0.5, 1.0)])

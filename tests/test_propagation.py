@@ -8,7 +8,7 @@ from scipy.sparse import csr_array, issparse
 
 from blobs import groups
 from tutelage.exceptions import InvalidParameterError
-from tutelage.students.propagation import LabelPropagationStudent, Propagation, neighbor_graph
+from tutelage.students.propagation import LabelPropagationStudent, _neighbor_graph, _Propagation
 
 
 def fitted(X: Any, labels: Any, **settings: Any) -> LabelPropagationStudent:
@@ -17,7 +17,7 @@ def fitted(X: Any, labels: Any, **settings: Any) -> LabelPropagationStudent:
 
 def test_the_graph_joins_each_row_to_its_nearest_others():
     X = np.random.default_rng(0).random((40, 3))
-    graph = neighbor_graph(X, 4)
+    graph = _neighbor_graph(X, 4)
     distances = np.linalg.norm(X[:, np.newaxis] - X, axis=2)
     np.fill_diagonal(distances, np.inf)
     reach = np.sort(distances, axis=1)[:, 3:4]
@@ -30,10 +30,10 @@ def test_the_graph_joins_each_row_to_its_nearest_others():
 @settings(max_examples=20)
 def test_a_field_is_the_solution_of_its_equation(seed, alpha, n_rows):
     generator = np.random.default_rng(seed)
-    W = neighbor_graph(generator.random((n_rows, 2)), 4).toarray()
+    W = _neighbor_graph(generator.random((n_rows, 2)), 4).toarray()
     rows = generator.permutation(n_rows)[: max(1, n_rows // 2)]
     sources = generator.random((len(rows), 3))
-    field = Propagation(csr_array(W), alpha).spread(rows, sources)
+    field = _Propagation(csr_array(W), alpha).spread(rows, sources)
     degrees = W.sum(axis=1)
     centred = -np.outer(degrees, sources.sum(axis=0)) / degrees.sum()
     centred[rows] += sources

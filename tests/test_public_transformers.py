@@ -26,8 +26,8 @@ from sklearn.preprocessing import (
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicEncoder, PublicRows, PublicScaling, PublicTransformer
 from tutelage.features.base import features_of_private
-from tutelage.features.cells import as_frame
 from tutelage.features.columns import numbered_as, numbered_rows
+from tutelage.features.fitted import _as_frame
 from tutelage.students import load_student
 from tutelage.students.store import write_student
 
@@ -225,7 +225,7 @@ def test_no_kind_of_a_column_follows_from_private_cells():
     with pytest.raises(InvalidDataError, match="Column 'age' holds text"):
         learned.transform({**rows, "age": ["Miller", "7"]})
     known, found = (
-        as_frame(each, learned.kinds, learned.library).dtypes for each in (people(3, 1), rows)
+        _as_frame(each, learned.kinds, learned.library).dtypes for each in (people(3, 1), rows)
     )
     assert found.tolist() == known.tolist()
     with pytest.raises(InvalidDataError, match="no column 'ward'"):

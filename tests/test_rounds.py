@@ -22,7 +22,7 @@ from tutelage.exceptions import (
     InvalidParameterError,
 )
 from tutelage.labeling import ask_in_rounds
-from tutelage.methods.rounds import even_rounds
+from tutelage.methods.votes import _even_rounds
 from tutelage.students.selection import (
     FirstRows,
     LeastConfident,
@@ -234,7 +234,7 @@ def test_a_rule_sees_public_things_only():
 
 
 def test_rounds_share_queries_evenly():
-    assert even_rounds(10, 3) == (4, 3, 3)
+    assert _even_rounds(10, 3) == (4, 3, 3)
 
 
 def known(labels, asked=True) -> PublicKnowledge:

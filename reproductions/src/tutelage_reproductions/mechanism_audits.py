@@ -13,9 +13,9 @@ from tutelage.audit.mechanism import (
     Neighbors,
     Part,
     audit_mechanism,
+    audit_sum,
     worst_neighbors,
 )
-from tutelage.audit.sums import audit_sum
 from tutelage.events import Composed
 from tutelage.mechanisms import (
     CappedGNMax,

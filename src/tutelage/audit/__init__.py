@@ -7,12 +7,12 @@ from tutelage.audit.mechanism import (
     Neighbors,
     audit_law,
     audit_mechanism,
+    audit_sum,
     worst_neighbors,
 )
 from tutelage.audit.one_run import audit_in_one_run, epsilon_lower_bound, pate_canaries
 from tutelage.audit.overlap import audit_overlap, entities_in_several_shards
 from tutelage.audit.sensitivity import audit_sensitivity, ballots_of_teachers
-from tutelage.audit.sums import audit_sum
 
 __all__ = [
     "Checked",

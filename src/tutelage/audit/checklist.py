@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from tutelage._internal.records import Names, by_identity, frozen
 from tutelage._internal.typing import ABSTAIN, Array, IntArray, Matrix, Private
-from tutelage._internal.validation import probability
 from tutelage.audit.mechanism import (
     LawAudit,
     Part,
@@ -54,18 +53,16 @@ _STALE_NOISE = (
 )
 
 
-class Probe(NamedTuple):
+class _Probe(NamedTuple):
     """Made-up votes of a query, and what a student predicts where the mechanism asks it."""
 
     counts: tuple[int, ...]
     prediction: tuple[float, ...] | None = None
 
 
-def audit_fresh_noise(
+def _audit_fresh_noise(
     mechanism: Mechanism,
-    probe: Probe,
-    *,
-    confidence: float = 0.999,
+    probe: _Probe,
     noise: NoiseSource | None = None,
 ) -> Names:
     """Release batches of equal made-up queries, large and small, and return what shows missing or reused noise.
@@ -73,8 +70,7 @@ def audit_fresh_noise(
     Exact binomial tests: two independent labels agree with the probability Σ_j p_j². Reuse in few queries of many, or
     between queries far apart in an order of its own, is not seen.
     """
-    probability(confidence, "confidence", "audit_fresh_noise")
-    source = known_noise(noise, "audit_fresh_noise")
+    source = known_noise(noise, "check_mechanism")
     teachers = sum(probe.counts)
     law = law_at(mechanism, probe.counts, probe.prediction, teachers)
     by_chance = float(np.sum(law**2))
@@ -115,7 +111,7 @@ def audit_fresh_noise(
         law_p_value(first, law),
         least_of(of_small_batches),
     )
-    level = (1 - confidence) / len(p_values)
+    level = (1 - _CONFIDENCE) / len(p_values)
     reasons = list[str]()
     for sentence, p_value in zip(_STALE_NOISE, p_values, strict=True):
         if p_value <= level:
@@ -123,18 +119,18 @@ def audit_fresh_noise(
     return tuple(reasons)
 
 
-def telling_probes(
+def _telling_probes(
     mechanism: Mechanism,
     n_teachers: int,
     n_classes: int,
-) -> tuple[tuple[Mechanism, Probe], ...]:
+) -> tuple[tuple[Mechanism, _Probe], ...]:
     """Return tied and unanimous votes for the mechanism, and for one of its kind whose noise is a few votes."""
     classes = min(n_classes, _PROBED_CLASSES)
     entry = entry_of(mechanism)
     kinds = [mechanism]
     if entry is not None and entry.make_of_few_votes() != mechanism:
         kinds.append(entry.make_of_few_votes())
-    probes = list[tuple[Mechanism, Probe]]()
+    probes = list[tuple[Mechanism, _Probe]]()
     zeros = (0,) * (classes - 1)
     for kind in kinds:
         scale, check = noise_and_check(kind)
@@ -147,8 +143,8 @@ def telling_probes(
         if kind.takes_predictions:
             # A student sure of the last class expects no votes for the first, which then has to reach the threshold.
             prediction = (*zeros, 1.0)
-        probes.append((kind, Probe((max(1, tied),) * classes, prediction)))
-        probes.append((kind, Probe((max(1, alone), *zeros), prediction)))
+        probes.append((kind, _Probe((max(1, tied),) * classes, prediction)))
+        probes.append((kind, _Probe((max(1, alone), *zeros), prediction)))
     return tuple(probes)
 
 
@@ -202,8 +198,8 @@ def check_mechanism(
         checks.append(_check_law(mechanism, n_teachers, n_classes, draws, noise))
 
     faults = list[str]()
-    for kind, probe in telling_probes(mechanism, n_teachers, n_classes):
-        reasons = audit_fresh_noise(kind, probe, confidence=_CONFIDENCE, noise=noise)
+    for kind, probe in _telling_probes(mechanism, n_teachers, n_classes):
+        reasons = _audit_fresh_noise(kind, probe, noise)
         if reasons:
             faults.append(f"{kind!r}: {' '.join(reasons)}")
     reason = "Batches of 1 to 2,000 equal queries, tied and unanimous, each got noise of their own, of the right size."
@@ -338,7 +334,7 @@ _MARK = "\ue000"  # written as a quotation mark that is not doubled
 Reader = Callable[[Path], object]
 
 
-def readers() -> dict[str, Reader]:
+def _readers() -> dict[str, Reader]:
     """Return how files are read: by this package, and by each library that is installed."""
     readers_by_name: dict[str, Reader] = {
         "PyArrow": _read_with_pyarrow,
@@ -412,7 +408,7 @@ def check_cells(
     no budget, because nothing is released.
     """
     if by is None:
-        by = readers()
+        by = _readers()
     with tempfile.TemporaryDirectory(prefix="private-") as folder:
         for form, read in by.items():
             column = _column_that_reaches_others(

@@ -7,26 +7,29 @@ and cast the ballots of the same requests again. The result is for the data set 
 import warnings
 from copy import copy
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
+from scipy import stats
 
 from tutelage._internal.fitting import arrays_out
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.records import Entries
 from tutelage._internal.validation import integer_at_least
 from tutelage.audit.checklist import Checked, PrivateRows, check_mechanism, check_rows, pass_if
+from tutelage.audit.mechanism import audit_sum
 from tutelage.audit.sensitivity import changes_of_one, n_differing
-from tutelage.audit.sums import check_claim_of_sum, check_noise_of_sum
 from tutelage.boundary import Boundary
 from tutelage.estimator import PATEClassifier, PATERegressor
 from tutelage.exceptions import InvalidDataError
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.requests import Training
 from tutelage.methods.votes import fewer_votes
-from tutelage.noise import SimulationNoise
+from tutelage.noise import NoiseSource, SimulationNoise, SystemNoise
 from tutelage.partition import as_column, ids_in
 from tutelage.people.memory import PeopleInMemory
+from tutelage.privacy import round_up
 from tutelage.release import PreparedRelease
 from tutelage.tables import as_table
 from tutelage.terms import Asked
@@ -106,7 +109,7 @@ def check_fit(
         )
     rows = PrivateRows(people.rows, people.labels, **_remaining_ids(private.X, ids, whole, people))
     if isinstance(mechanism, NoisySum):
-        checks = [check_noise_of_sum(draws=draws), check_claim_of_sum(draws=draws)]
+        checks = [_check_noise_of_sum(draws=draws), _check_claim_of_sum(draws=draws)]
     else:
         n_classes = len(whole.public.classes)
         checks = check_mechanism(
@@ -262,3 +265,45 @@ def _verdict(
     if not passed:
         reason += _TOO_FAR
     return Checked(_CHECK, pass_if(passed), reason, private=True)
+
+
+_BINS = 20
+_LEAST_P = 1e-6
+_SIGMA = 1000.0  # of the noise that is drawn: any scale will do, the sampler is the same
+_SHARP = NoisySum(1.5)  # with so little noise one ballot shows
+_DELTA = 0.05
+_CONFIDENCE = 1 - 1e-6
+_BALLOT = (3, -4)
+
+
+def _check_noise_of_sum(*, draws: int = 40_000, noise: NoiseSource | None = None) -> Checked:
+    """Draw the noise of a sum and compare it with the law that the accounting takes it to have."""
+    drawn = (noise or SystemNoise()).discrete_gaussian(_SIGMA, (draws,))
+    edges = np.rint(stats.norm.ppf(np.arange(1, _BINS) / _BINS) * _SIGMA) + 0.5
+    expected = np.diff(stats.norm.cdf(edges / _SIGMA), prepend=0, append=1) * draws
+    frequencies, _ = np.histogram(drawn, [-np.inf, *edges, np.inf])
+    _, of_shape = cast("tuple[float, float]", stats.chisquare(frequencies, expected))
+    in_sigma = drawn / _SIGMA
+    size = float(in_sigma.astype(np.float64) @ in_sigma)
+    of_spread = 2 * min(stats.chi2.cdf(size, draws), stats.chi2.sf(size, draws))
+    p_value = float(min(of_shape, of_spread))
+    passed = p_value > _LEAST_P
+    verdict = "is distributed as" if passed else "is not what"
+    reason = f"Over {draws:,} draws, the noise of a sum {verdict} the accounting takes it to be (p = {p_value:.2g})."
+    return Checked("noise as configured", pass_if(passed), reason)
+
+
+def _check_claim_of_sum(*, draws: int = 40_000) -> Checked:
+    """Release a made-up sum and its neighbor with little noise, and compare what shows with the claimed ε."""
+    audit = audit_sum(
+        _SHARP,
+        _BALLOT,
+        delta=_DELTA,
+        draws=draws,
+        confidence=_CONFIDENCE,
+    )
+    reason = (
+        f"{audit.mechanism}: at δ = {_DELTA:g}, {2 * draws:,} releases of a sum show ε ≥ {audit.lower_bound:.3f}; "
+        f"claimed is {round_up(audit.claim, 3):.3f}."
+    )
+    return Checked("ε of a sum with little noise", pass_if(audit.passed), reason)

@@ -5,7 +5,7 @@ nothing is looked at twice. A right mechanism is accused with a probability of a
 """
 
 from collections.abc import Sequence
-from math import ceil, inf
+from math import ceil, inf, sqrt
 from operator import itemgetter
 from typing import Literal, NamedTuple, final, get_args
 
@@ -16,6 +16,7 @@ from tutelage._internal.records import frozen
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.accounting import data_independent
+from tutelage.ballots import BallotSum
 from tutelage.events import (
     CappedArgmaxGaussian,
     Check,
@@ -28,8 +29,8 @@ from tutelage.events import (
     PermuteAndFlipArgmax,
     Repeated,
 )
-from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
-from tutelage.mechanisms import InteractiveGNMax, Mechanism, Release
+from tutelage.exceptions import InvalidParameterError, UnsupportedEventError, quote
+from tutelage.mechanisms import InteractiveGNMax, Mechanism, NoisySum, Release
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.privacy import ONE_TEACHER
 from tutelage.testing.laws import at_least, at_most, frequencies_of, label_law, made_up_votes
@@ -146,7 +147,7 @@ def audit_mechanism(
         Default: `SystemNoise`, the noise of real releases.
     """
     owner = "audit_mechanism"
-    check_settings(mechanism, delta, part, draws, confidence, owner)
+    _check_settings(mechanism, delta, part, draws, confidence, owner)
     check_draws(draws * integer_at_least(queries, 1, "queries", owner), "draws", owner)
     if not _are_neighbors(np.array(neighbors.here), np.array(neighbors.there)):
         raise InvalidParameterError(
@@ -201,7 +202,7 @@ def _are_neighbors(here: IntArray, there: IntArray) -> bool:
     return bool(is_one_ballot and np.minimum(here, there).min() >= 0)
 
 
-def check_settings(
+def _check_settings(
     mechanism: Mechanism | None,
     delta: float,
     part: Part,
@@ -407,7 +408,7 @@ def worst_neighbors(
     delta, part, draws, confidence
         As for `audit_mechanism`.
     """
-    check_settings(mechanism, delta, part, draws, confidence, "worst_neighbors")
+    _check_settings(mechanism, delta, part, draws, confidence, "worst_neighbors")
     half = draws // 2
     level = 1 - confidence
 
@@ -471,3 +472,64 @@ def _candidates(mechanism: Mechanism, part: Part) -> list[Neighbors]:
 
 def _spread(low: int, high: int) -> range:
     return range(low, high + 1, max(1, (high - low) // _CANDIDATES))
+
+
+_INTERVALS = 60  # of what is seen of a sum
+_REACH_OF_SUM = 4.0  # standard deviations, by which they go beyond both sums
+
+
+def audit_sum(
+    mechanism: NoisySum,
+    ballot: Sequence[int],
+    *,
+    delta: float,
+    draws: int = 100_000,
+    confidence: float = 0.999,
+    claim: float | None = None,
+    noise: NoiseSource | None = None,
+) -> MechanismAudit:
+    """Bound the ε of a noisy sum from below by telling a made-up ballot from its opposite.
+
+    Releases are looked at along the line through both sums, on which the likelihood ratio depends alone, in intervals.
+
+    Parameters
+    ----------
+    mechanism : NoisySum
+        What is audited, as it is installed.
+    ballot : sequence of int
+        The only ballot of the one sum, as long as the mechanism allows; that of the other one is its opposite. No two
+        sums of neighbors are farther apart.
+    delta, draws, confidence, claim, noise
+        As for `audit_mechanism`.
+    """
+    owner = "audit_sum"
+    _check_settings(None, delta, "release", draws, confidence, owner)
+    along = np.array(ballot)
+    if along.ndim != 1 or not np.issubdtype(along.dtype, np.integer) or not along.any():
+        raise InvalidParameterError(
+            f"{owner}.ballot", "be a vector of whole numbers that are not all 0", quote(ballot)
+        )
+    norm_squared = int(along @ along)
+    source = known_noise(noise, owner)
+    # Every row of what is released at once is a sum of its own.
+    sums = [BallotSum(np.tile(sign * along, (draws, 1)), norm_squared) for sign in (1, -1)]
+    event = mechanism.most(sums[0].form, simulated=source.simulated)
+    reach = norm_squared + _REACH_OF_SUM * event.sigma * sqrt(norm_squared)
+    inner = np.linspace(-reach, reach, _INTERVALS + 1)[1:-1]
+
+    intervals = list[IntArray]()
+    for ballots in sums:
+        projected = mechanism.release(ballots, source).values @ along
+        intervals.append(np.digitize(projected, inner)[:, np.newaxis])
+    here, there = intervals
+    if claim is None:
+        claim = claimed_epsilon(event, delta)
+    return MechanismAudit(
+        mechanism=repr(mechanism),
+        neighbors=Neighbors(tuple(along.tolist()), tuple((-along).tolist())),
+        draws=draws,
+        delta=delta,
+        claim=claim,
+        lower_bound=lower_bound(here, there, delta, 1 - confidence),
+        confidence=confidence,
+    )

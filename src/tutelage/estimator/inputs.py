@@ -37,12 +37,10 @@ from tutelage.features.columns import (
     ColumnMap,
     LearnedMap,
     dense_rows,
-    labels_of_public,
     numbered_as,
     numbered_rows,
     public_features,
     refuse_containers,
-    require_same_rows,
 )
 from tutelage.features.scored import ScoredRows
 from tutelage.ledger import Ledger
@@ -59,7 +57,16 @@ from tutelage.privacy import ROW
 from tutelage.publishing import Proposal
 from tutelage.release import Once
 from tutelage.students.base import refuse_class_of_unlabeled, try_student
-from tutelage.tables import Batches, Table, as_batches, as_table, column_array, is_missing
+from tutelage.tables import (
+    Batches,
+    Table,
+    as_batches,
+    as_table,
+    cell_text,
+    column_array,
+    is_lazy,
+    is_missing,
+)
 from tutelage.targets import MISSING_LABEL, Encoding
 from tutelage.terms import terms_of
 
@@ -129,12 +136,12 @@ class Rows(Private):
     def public_labels(self) -> Array | None:
         """The labels of public rows, as `y_public` or in a column that `y` names too; never private ones."""
         if self.y_public is not None:
-            labels = labels_of_public(self.X_public, self.y_public)
+            labels = _labels_of_public(self.X_public, self.y_public)
             if labels is None:
                 raise InvalidDataError(_ONE_PUBLIC_CLASS)
             return labels
         if isinstance(self.y, str):
-            return labels_of_public(self.X_public, self.y)
+            return _labels_of_public(self.X_public, self.y)
         return None
 
     @property
@@ -768,7 +775,7 @@ def _cells(run: Resolved, given: Rows, owner: str) -> Rows:
     if given.y is None:
         raise InvalidDataError(_NO_LABELS)
     special = {"y": given.y, "entity_ids": given.entity_ids, "silos": given.silos}
-    require_same_rows(given.X, **special, whole_rows=given.whole_rows)
+    _require_same_rows(given.X, **special, whole_rows=given.whole_rows)
     if run.schema is None and given.X_public is None:
         raise InvalidDataError(_NO_PUBLIC)
     rows = given.X
@@ -913,3 +920,57 @@ def _without_values(message: str, *, allow_nan: bool) -> str:
     if quotes:
         return complaint + rest[rest.rfind("Reshape your data") :]
     return message if message.startswith(_WITHOUT_CELLS) else _NO_NUMBERS
+
+
+def _require_same_rows(X: object, **columns: object) -> None:
+    """Refuse columns that may hold the cells of other rows than `X` has at their places.
+
+    That is so if one of them, or `X` beside an array, is computed again whenever it is looked at, perhaps in another
+    order; or if `X` and one of them are of pandas and have different indexes.
+    """
+    beside = dict[str, object]()
+    for name, column in columns.items():
+        if column is not None and not isinstance(column, str):
+            beside[name] = column
+    if not beside:
+        return
+    for name, rows in {**beside, "X": X}.items():
+        if is_lazy(rows):
+            raise InvalidDataError(
+                f"`{name}` is a lazy frame or a relation, whose rows may come in another order each time. Compute the "
+                "private rows once, for example by `collect()` or `df()`, or pass `y` and `entity_ids` as names of "
+                "columns."
+            )
+    index = _pandas_index(X)
+    for name, column in beside.items():
+        of_column = _pandas_index(column)
+        if index is None or of_column is None:
+            continue
+        if not index.equals(of_column):
+            raise InvalidDataError(
+                f"`{name}` must have the index of `X`, in the same order. Select its rows by `{name}.loc[X.index]`, or "
+                f"pass `{name}.to_numpy()` if the rows are in the right order."
+            )
+
+
+def _pandas_index(rows: object) -> Any:
+    """Return the index of a frame or column of pandas; None for anything else."""
+    index: Any = getattr(rows, "index", None)
+    if type(index).__module__.partition(".")[0] == "pandas":
+        return index
+    return None
+
+
+def _labels_of_public(X_public: object, y: object) -> Array | None:
+    """Return the known labels of public rows, given or in a column of them; None if fewer than two classes occur."""
+    if isinstance(y, str):
+        table = as_table(X_public)
+        if table is None or y not in table.columns:
+            return None
+        y = table.column(y)
+    if y is None:
+        return None
+    cells: Array = np.asarray(column_array(y))
+    labels: Array = cells[[not is_missing(cell) for cell in cells.tolist()]]
+    classes = {cell_text(label) for label in labels.tolist()}
+    return labels if len(classes) > 1 else None

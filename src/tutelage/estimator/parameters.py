@@ -13,6 +13,7 @@ from typing import Any, ClassVar, ParamSpec, Self, final
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import get_tags
 
 from tutelage._internal.fitting import require_classifier
 from tutelage._internal.records import Entries, by_keywords, settable
@@ -31,12 +32,14 @@ from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import DEFAULT_DELTA
 from tutelage.ledger.people import require_release_name
 from tutelage.methods import METHODS, AdditiveMean, Method, TeacherVotes
-from tutelage.methods.base import takes_missing_values, with_student
+from tutelage.methods.base import with_student
 from tutelage.methods.needs import Offered, unmet
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.release import Once
 from tutelage.students import NoisySumClassifier
+from tutelage.students.base import steps_of
 from tutelage.targets import Target
+from tutelage.teachers.base import is_recipe
 from tutelage.terms import Asked
 
 Columns = ColumnMap | Mapping[str, str | Sequence[Any]] | None
@@ -116,16 +119,16 @@ class Resolved:
     def allow_nan(self) -> bool:
         """Whether missing cells go through the maps or, where there is none, into teachers and student."""
         if self.teacher_map is not None:
-            of_teachers = takes_missing_values(self.teacher_map)
+            of_teachers = _takes_missing_values(self.teacher_map)
         elif self.trains:
-            of_teachers = takes_missing_values(getattr(self.method, "teacher", None))
+            of_teachers = _takes_missing_values(getattr(self.method, "teacher", None))
         else:
             of_teachers = True  # the default map of people takes them
         if self.student_map is not None:
-            return of_teachers and takes_missing_values(self.student_map)
+            return of_teachers and _takes_missing_values(self.student_map)
         if self.same_map and not self.trains:
             return of_teachers
-        return of_teachers and takes_missing_values(self.student)
+        return of_teachers and _takes_missing_values(self.student)
 
 
 _Init = ParamSpec("_Init")
@@ -380,3 +383,11 @@ class Parameters(BaseEstimator):
                 f"{self._owner}.fit.checkpoints",
                 "come with $random_state; without it, the next fit splits the rows differently and reuses nothing",
             )
+
+
+def _takes_missing_values(estimator: Any) -> bool:
+    """Return whether a teacher, an estimator, or the first step of a pipeline, takes rows with missing cells."""
+    if is_recipe(estimator):
+        return getattr(estimator, "takes_missing_values", False) is True
+    _, first = steps_of(estimator)[0]
+    return first is not None and get_tags(first).input_tags.allow_nan

@@ -1,12 +1,10 @@
 """Cells of named columns: the kind of a column, from its public cells, and the conversion of cells to numbers."""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from importlib import import_module
-from importlib.util import find_spec
 from numbers import Real
 from types import NoneType
 from typing import Any
@@ -31,13 +29,12 @@ from tutelage.tables import (
 
 TEXT = "text"
 """The name of a column of texts that come without one."""
-_LIBRARIES = ("pandas", "polars")
 UNKNOWN = -1  # code of a category that no public row has
 # How text spells a missing value where cells become numbers or codes. Where the kind of a public column is determined,
 # "?" is a cell like others: it makes no number column, but is one of the categories.
 _EMPTY = ("", "?")
 _TRUTH = ("False", "True")  # the categories of a boolean column
-_DAY = 86_400 * 10**6  # microseconds
+DAY = 86_400 * 10**6  # microseconds
 _EPOCH = datetime(1970, 1, 1)
 _DIGITS = 13
 _MIN_CELLS_OF_TEXT = 50  # with fewer filled cells, a column has categories
@@ -79,68 +76,10 @@ def as_texts(cells: Cells) -> Array:
     return of_each(cells, by_value, object)
 
 
-def frame_kinds(table: Table) -> dict[str, str]:
-    """Return the kind of each public column, as a frame holds it: number, date or text."""
-    kinds = dict[str, str]()
-    for name in table.columns:
-        kind = kind_of(table, name, short_texts=True)
-        kinds[name] = kind if isinstance(kind, str) else "text"
-    return kinds
-
-
-def frame_library(rows: object) -> str:
-    """Return the library whose frames scikit-learn is to get: that of the rows, or one that is installed."""
-    own = type(rows).__module__.partition(".")[0]
-    for name in (own, *_LIBRARIES):
-        if name in _LIBRARIES and find_spec(name):
-            return name
-    raise InvalidDataError(
-        "Rows with named columns go into a transformer as frames. Install pandas or Polars."
-    )
-
-
-def as_frame(
-    X: object,
-    kinds: Mapping[str, str],
-    library: str,
-) -> Any:
-    """Return rows as a frame whose columns have the kinds of the public ones, whatever the cells of these rows are.
-
-    Numbers become 64-bit floats, dates moments in microseconds, and everything else text, in which an empty cell is
-    blank.
-    """
-    columns = dict[str, Array]()
-    for name, cells in columns_of(X, kinds).items():
-        kind = kinds[name]
-        if kind == "text":
-            columns[name] = as_texts(cells)
-            continue
-        numbers = in_numbers(cells, kind, f"Column '{name}'")
-        columns[name] = numbers
-        if kind == "date":
-            moments = np.rint(np.nan_to_num(numbers) * _DAY).astype("datetime64[us]")
-            columns[name] = np.where(np.isnan(numbers), np.datetime64("NaT"), moments)
-    return import_module(library).DataFrame(columns)
-
-
 def rows_of(table: Table, names: Sequence[str]) -> Array:
     """Return the cells of named columns as rows, shape (rows, columns)."""
     columns = columns_of(table, names).values()
     return np.stack([cells.astype(object) for cells in columns], axis=1)
-
-
-def only_texts(rows: object) -> Array:
-    """Return the texts of rows that have no other column."""
-    table = named_cells(rows)
-    got = f"a {type(rows).__name__}"
-    if table is not None:
-        columns = [*table.columns.values()]
-        if len(columns) == 1:
-            return as_texts(columns[0])
-        got = f"{len(columns)} columns"
-    raise InvalidDataError(
-        f"Rows of a map of texts must be texts: a list, an array or a column of them. Got {got}."
-    )
 
 
 def columns_of(X: object, names: Collection[str]) -> dict[str, Cells]:
@@ -310,7 +249,7 @@ def _day(cell: Any) -> float:
         moment = datetime(moment.year, moment.month, moment.day)
     if moment.tzinfo is not None:
         moment = moment.astimezone(UTC).replace(tzinfo=None)
-    return float((moment - _EPOCH) // timedelta(microseconds=1)) / _DAY
+    return float((moment - _EPOCH) // timedelta(microseconds=1)) / DAY
 
 
 def _day_first(cell: Any) -> float:
@@ -327,11 +266,7 @@ NUMERIC: dict[str, _ToNumber] = {
     DAY_FIRST: _day_first,
 }
 """The kinds of columns whose cells become one number each, and the conversion of a cell."""
-
-
-def is_day(kind: str) -> bool:
-    """Return whether a kind is one of dates."""
-    return kind in ("date", DAY_FIRST)
+DAYS = ("date", DAY_FIRST)
 
 
 def in_numbers(
@@ -340,10 +275,10 @@ def in_numbers(
     column: str,
 ) -> FloatArray:
     """Return cells of a kind as numbers, dates as days since 1970-01-01; `column` is what an error calls them."""
-    if is_day(kind):
+    if kind in DAYS:
         if cells.dtype.kind == "M":
             cells = cells.astype("datetime64[us]")
-            days = cells.astype(np.int64) / _DAY
+            days = cells.astype(np.int64) / DAY
             return np.where(np.isnat(cells), np.nan, days)
         refusal = f"{column} must hold dates only, as the public rows do"
         return _convert_cells(cells, NUMERIC[kind], refusal)

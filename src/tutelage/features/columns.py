@@ -21,6 +21,7 @@ from tutelage.features.base import PublicFeatureMap, PublicRows, features_of_pri
 from tutelage.features.cells import (
     COMMA,
     DAY_FIRST,
+    DAYS,
     NUMERIC,
     TEXT,
     Categories,
@@ -30,7 +31,6 @@ from tutelage.features.cells import (
     codes_of,
     columns_of,
     in_numbers,
-    is_day,
     kind_of,
     named_cells,
     require_kind,
@@ -43,9 +43,6 @@ from tutelage.tables import (
     Table,
     as_table,
     cell_text,
-    column_array,
-    is_lazy,
-    is_missing,
     require_same_types,
 )
 
@@ -137,7 +134,7 @@ class PublicColumns(PublicFeatureMap):
                 categories.append(None)
                 if kind == "text":
                     texts.append(name)
-                if is_day(kind):
+                if kind in DAYS:
                     dates.append(name)
                 if name in declared and kind in (COMMA, "date", DAY_FIRST):
                     forms[name] = kind
@@ -440,66 +437,12 @@ def require_as_public(
     require_same_types(private, public, columns.names, dates=dates)
 
 
-def require_same_rows(X: object, **columns: object) -> None:
-    """Refuse columns that may hold the cells of other rows than `X` has at their places.
-
-    That is so if one of them, or `X` beside an array, is computed again whenever it is looked at, perhaps in another
-    order; or if `X` and one of them are of pandas and have different indexes.
-    """
-    beside = dict[str, object]()
-    for name, column in columns.items():
-        if column is not None and not isinstance(column, str):
-            beside[name] = column
-    if not beside:
-        return
-    for name, rows in {**beside, "X": X}.items():
-        if is_lazy(rows):
-            raise InvalidDataError(
-                f"`{name}` is a lazy frame or a relation, whose rows may come in another order each time. Compute the "
-                "private rows once, for example by `collect()` or `df()`, or pass `y` and `entity_ids` as names of "
-                "columns."
-            )
-    index = _pandas_index(X)
-    for name, column in beside.items():
-        of_column = _pandas_index(column)
-        if index is None or of_column is None:
-            continue
-        if not index.equals(of_column):
-            raise InvalidDataError(
-                f"`{name}` must have the index of `X`, in the same order. Select its rows by `{name}.loc[X.index]`, or "
-                f"pass `{name}.to_numpy()` if the rows are in the right order."
-            )
-
-
-def _pandas_index(rows: object) -> Any:
-    """Return the index of a frame or column of pandas; None for anything else."""
-    index: Any = getattr(rows, "index", None)
-    if type(index).__module__.partition(".")[0] == "pandas":
-        return index
-    return None
-
-
 def public_features(X_public: Any, *special: object) -> Any:
     """Return public rows without the columns of labels and ids, if they have names."""
     public = as_table(X_public)
     if public is None:
         return X_public
     return public.without([name for name in special if isinstance(name, str)])
-
-
-def labels_of_public(X_public: object, y: object) -> Array | None:
-    """Return the known labels of public rows, given or in a column of them; None if fewer than two classes occur."""
-    if isinstance(y, str):
-        table = as_table(X_public)
-        if table is None or y not in table.columns:
-            return None
-        y = table.column(y)
-    if y is None:
-        return None
-    cells: Array = np.asarray(column_array(y))
-    labels: Array = cells[[not is_missing(cell) for cell in cells.tolist()]]
-    classes = {cell_text(label) for label in labels.tolist()}
-    return labels if len(classes) > 1 else None
 
 
 def dense_rows(rows: Any) -> Any:

@@ -8,6 +8,8 @@ from.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import field
+from importlib import import_module
+from importlib.util import find_spec
 from threading import Lock
 from typing import Any, Self, cast, final
 
@@ -45,7 +47,16 @@ from tutelage.features.base import (
     parts_of,
     require_public,
 )
-from tutelage.features.cells import TEXT, as_frame, frame_kinds, frame_library, only_texts, rows_of
+from tutelage.features.cells import (
+    DAY,
+    TEXT,
+    as_texts,
+    columns_of,
+    in_numbers,
+    kind_of,
+    named_cells,
+    rows_of,
+)
 from tutelage.tables import Table, as_table
 
 _MOST_FEATURES = 2**16
@@ -144,13 +155,13 @@ class PublicTransformer(_Vouched):
             if values.ndim == 1:
                 kinds = {TEXT: "text"}
         else:
-            kinds = frame_kinds(table)
-            library = frame_library(public)
+            kinds = _frame_kinds(table)
+            library = _frame_library(public)
             values = rows_of(table, tuple(kinds))
         try:
             fitted = clone_with(transformer)
             _require_fresh(fitted)
-            rows = as_frame(values, kinds, library) if library else values
+            rows = _as_frame(values, kinds, library) if library else values
             with arrays_out():
                 fitted.fit(rows)
         except Exception as error:
@@ -183,9 +194,9 @@ class PublicTransformer(_Vouched):
         """Return the features as 64-bit floats, shape (rows, features); sparse ones are made dense."""
         rows = X
         if self.library:
-            rows = as_frame(X, self.kinds, self.library)
+            rows = _as_frame(X, self.kinds, self.library)
         elif self.kinds:
-            rows = only_texts(X)
+            rows = _only_texts(X)
         # Frames cannot hold the sparse rows of a step in between.
         with arrays_out():
             features = self.fitted.transform(rows)
@@ -209,7 +220,7 @@ class PublicTransformer(_Vouched):
         """Return the cells of rows with named columns as an array that `transform` takes, or texts."""
         if self.library:
             return rows_of(table, self.names)
-        return only_texts(table)
+        return _only_texts(table)
 
     def keeps_nothing(self) -> bool:
         """Return whether all parts are of scikit-learn, numpy and scipy, which keep nothing of rows they transform."""
@@ -379,3 +390,64 @@ def _inside(part: Any) -> list[Any]:
     if is_array(part):
         return part.tolist() if part.dtype == object else []
     return [getattr(part, "__self__", None), *getattr(part, "__dict__", {}).values()]
+
+
+_LIBRARIES = ("pandas", "polars")
+
+
+def _frame_kinds(table: Table) -> dict[str, str]:
+    """Return the kind of each public column, as a frame holds it: number, date or text."""
+    kinds = dict[str, str]()
+    for name in table.columns:
+        kind = kind_of(table, name, short_texts=True)
+        kinds[name] = kind if isinstance(kind, str) else "text"
+    return kinds
+
+
+def _frame_library(rows: object) -> str:
+    """Return the library whose frames scikit-learn is to get: that of the rows, or one that is installed."""
+    own = type(rows).__module__.partition(".")[0]
+    for name in (own, *_LIBRARIES):
+        if name in _LIBRARIES and find_spec(name):
+            return name
+    raise InvalidDataError(
+        "Rows with named columns go into a transformer as frames. Install pandas or Polars."
+    )
+
+
+def _as_frame(
+    X: object,
+    kinds: Mapping[str, str],
+    library: str,
+) -> Any:
+    """Return rows as a frame whose columns have the kinds of the public ones, whatever the cells of these rows are.
+
+    Numbers become 64-bit floats, dates moments in microseconds, and everything else text, in which an empty cell is
+    blank.
+    """
+    columns = dict[str, Array]()
+    for name, cells in columns_of(X, kinds).items():
+        kind = kinds[name]
+        if kind == "text":
+            columns[name] = as_texts(cells)
+            continue
+        numbers = in_numbers(cells, kind, f"Column '{name}'")
+        columns[name] = numbers
+        if kind == "date":
+            moments = np.rint(np.nan_to_num(numbers) * DAY).astype("datetime64[us]")
+            columns[name] = np.where(np.isnan(numbers), np.datetime64("NaT"), moments)
+    return import_module(library).DataFrame(columns)
+
+
+def _only_texts(rows: object) -> Array:
+    """Return the texts of rows that have no other column."""
+    table = named_cells(rows)
+    got = f"a {type(rows).__name__}"
+    if table is not None:
+        columns = [*table.columns.values()]
+        if len(columns) == 1:
+            return as_texts(columns[0])
+        got = f"{len(columns)} columns"
+    raise InvalidDataError(
+        f"Rows of a map of texts must be texts: a list, an array or a column of them. Got {got}."
+    )

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Self, TypeVar, final
 
 import numpy as np
 
-from tutelage._internal.records import frozen
-from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage._internal.records import by_identity, frozen
+from tutelage._internal.typing import Array, FloatArray, IntArray, Matrix
 from tutelage.ballots import BallotSum, Vector
 from tutelage.digests import data_digest, plain_settings
 from tutelage.events import Composed, Event
@@ -30,8 +30,23 @@ from tutelage.methods.sums import (
     sum_of_joint,
 )
 from tutelage.people.blocks import PeopleBlock
-from tutelage.students.additive import Effects, Scores, TableOfEffects, Weighing, by_bins
-from tutelage.students.stacking import joint_ballots, with_class_weights
+from tutelage.students.additive import (
+    HALF,
+    AdditiveClassifier,
+    Columns,
+    Effects,
+    Scores,
+    TableOfEffects,
+    by_bins,
+    made_up_rows,
+)
+from tutelage.students.stacking import (
+    joint_ballots,
+    radius_of,
+    weights_of,
+    with_biases,
+    with_class_weights,
+)
 
 # Shares of all 1/σ². The first is doubled: counts are never negative, so a replaced ballot moves their sum by √2
 # lengths, and not by 2.
@@ -316,6 +331,72 @@ def _cell_of_bins(
 
 
 @final
+@by_identity
+class _Weighing:
+    """The ballot that says how much of each score and of the correction to believe; public."""
+
+    scores: Scores
+    corrections: Columns
+    doubts: Columns  # of the corrections
+    radius: float = 1.0
+
+    @classmethod
+    def of(
+        cls,
+        scores: Scores,
+        corrections: Columns,
+        doubts: Columns,
+    ) -> Self:
+        """Return the ballot, whose length follows from made-up rows."""
+        np.asarray_chkfinite(np.vstack(corrections))
+        # Mostly, too sure scores get wrong that they are too sure, which the part of them has repaired. The square was
+        # chosen by trial.
+        shorter = (scores.part / HALF) ** 2
+        ballot = cls(
+            scores,
+            tuple(shorter * correction for correction in corrections),
+            tuple(shorter * doubt for doubt in doubts),
+        )
+        return replace(ballot, radius=radius_of(ballot.design(made_up_rows(scores.sizes))))
+
+    @property
+    def n_weights(self) -> int:
+        """How many weights there are: one for each column, for the correction, and for each class."""
+        return len(self.corrections) + 1 + len(self.scores.base)
+
+    def design(self, groups: IntArray) -> FloatArray:
+        """Return what the weights explain of each class, shape (rows, classes, weights); exact by row."""
+        explanations = self.scores.explanations(self.corrections, groups)
+        return with_biases(np.stack(explanations, axis=2))
+
+    def classifier(
+        self,
+        total: IntArray,
+        sigma: float,
+        n_people: int,
+        classes: Array,
+        schema: Schema,
+    ) -> AdditiveClassifier:
+        """Return the student that follows from the noisy sum of all ballots."""
+        n_columns = len(self.corrections)
+        times_radius = weights_of(total, sigma, n_people, (self.n_weights,))
+        weights, moved = np.array(times_radius) / self.radius
+        biases = weights[n_columns + 1 :]
+        weights[:n_columns] += self.scores.part
+        effects, noise = self.scores.weighted_effects(
+            self.corrections,
+            self.doubts,
+            weights,
+            moved,
+        )
+        student = AdditiveClassifier()
+        student.classes_ = np.asarray(classes)
+        student.intercept_ = self.scores.base + biases - biases.mean()
+        student.n_features_in_ = n_columns
+        return student.with_table(effects, noise, self.scores.groups, schema)
+
+
+@final
 @frozen
 class Additive(SumsOverSchema):
     """An additive model over a public schema, from three noisy sums; no public row is needed.
@@ -377,7 +458,7 @@ class Additive(SumsOverSchema):
             residuals.sigma,
             _RESIDUAL_STEPS,
         )
-        weighing = Weighing.of(scores.less_sure(residuals.values, _RESIDUAL_STEPS), *corrections)
+        weighing = _Weighing.of(scores.less_sure(residuals.values, _RESIDUAL_STEPS), *corrections)
 
         weights = yield from self._ask_joint(
             sizes, past, residuals.turn, weighing.n_weights, partial(_joint_ballots, weighing)
@@ -431,7 +512,7 @@ def _residuals_in_steps(scores: FloatArray, labels: IntArray) -> IntArray:
 
 
 def _joint_ballots(
-    weighing: Weighing,
+    weighing: _Weighing,
     bins: Matrix,
     labels: IntArray,
 ) -> IntArray:

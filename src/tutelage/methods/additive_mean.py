@@ -1,32 +1,34 @@
 """Numbers as targets, without public rows: four noisy sums over a public schema, and an additive model of the mean."""
 
+from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, final
+from math import sqrt
+from typing import Any, Self, final
 
 import numpy as np
 
-from tutelage._internal.records import frozen
+from tutelage._internal.records import by_identity, frozen
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.ballots import Vector
 from tutelage.digests import canonical
 from tutelage.features.public_numbers import PublicStart
+from tutelage.features.schema import Schema
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.additive import ColumnCells, Entries, SumsOverSchema, Taught, place_in_sum
 from tutelage.methods.over_releases import Average, Past, Turn
 from tutelage.methods.requests import Asking, Learned, Public, Sizes
 from tutelage.methods.sums import form_of_joint, sum_of_entries
 from tutelage.people.blocks import PeopleBlock
+from tutelage.students.additive import Columns, sum_of_effects
 from tutelage.students.additive_mean import (
     EDGES,
     LARGEST_RESIDUAL,
     N_PARTS,
     AdditiveRegressor,
-    Fitting,
     Means,
-    with_histograms,
 )
-from tutelage.students.stacking import joint_steps, noisy_means
+from tutelage.students.stacking import joint_steps, normal_equations, step_of
 from tutelage.targets import STEPS, Numbers
 
 # Shares of all 1/σ². The first and the last are doubled: their ballots are never negative, so a replaced one moves
@@ -37,6 +39,92 @@ _WEIGHTS = 0.28
 _ERRORS = 2 * 0.07
 _LONGEST = round(LARGEST_RESIDUAL * STEPS)
 _N_ERRORS = len(EDGES) - 1  # bins of a histogram
+_QUANTILE = 0.9  # of the lengths of effects: longer ones are shortened
+_HIDDEN = 2.0  # deviations of the noise: smaller counts are mostly noise
+
+
+@final
+@by_identity
+class _Fitting:
+    """The ballot that says how much of each effect and of the correction to believe; public."""
+
+    means: Means
+    corrections: Columns
+    doubts: Columns  # of the corrections
+    radius: float = 1.0
+
+    @classmethod
+    def of(
+        cls,
+        means: Means,
+        corrections: Columns,
+        doubts: Columns,
+    ) -> Self:
+        """Return the ballot, whose length follows from public rows or, without them, from made-up ones."""
+        ballot = cls(means, corrections, doubts)
+        lengths = _lengths(ballot._design(*means.examples()))
+        return replace(ballot, radius=float(np.quantile(lengths, _QUANTILE)))
+
+    @property
+    def n_weights(self) -> int:
+        """How many weights there are: for each column, the correction, public targets if any, and the intercept."""
+        return len(self.corrections) + 2 + (self.means.public is not None)
+
+    def _design(self, groups: IntArray, public_shares: FloatArray | None) -> FloatArray:
+        """Return what the weights explain, shape (rows, weights); exact by row."""
+        columns = self.means.explanations(self.corrections, groups)
+        if public_shares is not None:
+            columns.append(public_shares - self.means.mean)
+        columns.append(np.full(len(groups), sqrt(self.means.variance)))
+        return np.column_stack(columns)
+
+    def short_design(self, groups: IntArray, public_shares: FloatArray | None) -> FloatArray:
+        """Return what the weights explain, at a length of at most 1."""
+        design = self._design(groups, public_shares)
+        return design / np.maximum(_lengths(design), self.radius)[:, None]
+
+    def regressor(
+        self, total: IntArray, sigma: float, n_people: int, schema: Schema
+    ) -> AdditiveRegressor:
+        """Return the student that follows from the noisy sum of all ballots, for numbers from 0 to 1."""
+        means = self.means
+        n_columns = len(self.corrections)
+        gradient, gram, noise = normal_equations(total, sigma, n_people, self.n_weights)
+        step = step_of(
+            LARGEST_RESIDUAL * gradient,
+            gram,
+            LARGEST_RESIDUAL * noise,
+            noise,
+            means.variance / n_people,
+        )
+        weights, moved = np.array(step) / self.radius
+        of_effects, of_public = means.start_parts
+        weights[:n_columns] += of_effects
+        effects, doubts = means.weighted_effects(
+            self.corrections,
+            self.doubts,
+            weights,
+            moved,
+        )
+
+        student = AdditiveRegressor()
+        rest = means.mean
+        if means.public is not None:
+            student.public_ = means.public.trees
+            student.part_ = of_public + float(weights[n_columns + 1])
+            rest *= 1 - student.part_
+        student.intercept_ = np.array([rest + weights[-1] * sqrt(means.variance)])
+        student.with_table(effects, doubts, means.groups, schema)
+        student.n_features_in_ = n_columns
+        student.range_ = (0.0, 1.0)
+
+        groups, public_shares = means.examples()
+        expected = student.intercept_ + sum_of_effects(effects, groups)[:, 0]
+        if public_shares is not None:
+            expected += student.part_ * public_shares
+        ends = np.arange(1, N_PARTS) / N_PARTS
+        student.parts_ = np.quantile(np.clip(expected, 0, 1), ends)
+        return student
 
 
 @final
@@ -112,13 +200,12 @@ class AdditiveMean(SumsOverSchema):
         of_effects, of_public = parts.tolist()
         means = replace(means, parts=(of_effects, of_public))
         corrections = means.corrections(residuals.values, residuals.sigma, STEPS)
-        fitting = Fitting.of(means, *corrections)
+        fitting = _Fitting.of(means, *corrections)
 
         weights = yield from self._ask_joint(
             sizes, past, residuals.turn, fitting.n_weights, partial(_joint_ballots, fitting)
         )
-        equations, noise = noisy_means(weights.values[0], weights.sigma, turn.n)
-        regressor = fitting.regressor(equations, noise, turn.n, columns.schema)
+        regressor = fitting.regressor(weights.values[0], weights.sigma, turn.n, columns.schema)
 
         errors = yield from self._ask(
             sizes,
@@ -130,7 +217,7 @@ class AdditiveMean(SumsOverSchema):
         )
         low, high = map(float, public.classes[:2])
         histograms = errors.values / STEPS
-        return with_histograms(
+        return _with_histograms(
             regressor,
             histograms,
             errors.sigma / STEPS,
@@ -178,7 +265,7 @@ def _residuals_in_steps(expected: FloatArray, labels: IntArray) -> IntArray:
 
 
 def _joint_ballots(
-    fitting: Fitting,
+    fitting: _Fitting,
     bins: Matrix,
     labels: IntArray,
 ) -> IntArray:
@@ -198,3 +285,35 @@ def _errors(regressor: AdditiveRegressor, block: PeopleBlock) -> Entries:
     place = np.searchsorted(EDGES, block.labels / STEPS - expected, side="right") - 1
     cells = part * _N_ERRORS + np.clip(place, 0, _N_ERRORS - 1)
     return cells[:, None], np.full((len(cells), 1), STEPS)
+
+
+def _with_histograms(
+    regressor: AdditiveRegressor,
+    counts: FloatArray,
+    sigma: float,
+    target_range: tuple[float, float],
+) -> AdditiveRegressor:
+    """Return the regressor with noisy histograms of what it gets wrong, shape (parts, bins), in the target's unit."""
+    # counts, kept, mixed, shares: (parts, bins)
+    kept = np.maximum(counts, 0) * (counts > _HIDDEN * sigma)
+    together = kept.sum(axis=0) + 1e-9
+    # A part of few people tells little by itself.
+    few = sigma * sqrt(counts.shape[1]) + 1
+    mixed = kept / few + together / together.sum()
+    shares = mixed / mixed.sum(axis=1, keepdims=True)
+
+    low, high = target_range
+    width = high - low
+    student = copy(regressor)
+    student.below_ = np.insert(np.cumsum(shares, axis=1), 0, 0.0, axis=1)
+    student.intercept_ = low + width * regressor.intercept_
+    student.effects_ = [width * effect for effect in regressor.effects_]
+    student.noise_ = [width * doubt for doubt in regressor.noise_]
+    student.parts_ = low + width * regressor.parts_
+    student.range_ = target_range
+    return student
+
+
+def _lengths(design: FloatArray) -> FloatArray:
+    # design: (rows, weights)
+    return np.sqrt((design * design).sum(axis=1))

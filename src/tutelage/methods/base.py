@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils import get_tags
 
 from tutelage._internal.fitting import clone_with
 from tutelage._internal.typing import ABSTAIN, Array, FloatArray, IntArray, Matrix
@@ -23,10 +22,8 @@ from tutelage.methods.requests import Facts, Prepared, Public, Sizes, Steps
 from tutelage.noise import NoiseSource
 from tutelage.partition import Shards
 from tutelage.people.memory import PeopleInMemory
-from tutelage.students import default_student, student_named
-from tutelage.students.base import steps_of
+from tutelage.students import ForestStudent, LabelPropagationStudent, student_named
 from tutelage.targets import Classes, Numbers
-from tutelage.teachers.base import is_recipe
 
 RowIds = npt.ArrayLike | None  # of rows
 _AnyMethod = TypeVar("_AnyMethod", bound="Method")
@@ -262,13 +259,6 @@ def with_student(method: _AnyMethod, *, public_features: bool) -> _AnyMethod:
     if isinstance(student, str):
         student = student_named(student, type(method).__name__)
     elif student is None and method.needs.student:
-        student = default_student(public_features=public_features)
+        # By neighbors, where public features say what is near.
+        student = LabelPropagationStudent() if public_features else ForestStudent()
     return replace(method, student=student)  # type: ignore[type-var]
-
-
-def takes_missing_values(estimator: Any) -> bool:
-    """Return whether a teacher, an estimator, or the first step of a pipeline, takes rows with missing cells."""
-    if is_recipe(estimator):
-        return getattr(estimator, "takes_missing_values", False) is True
-    _, first = steps_of(estimator)[0]
-    return first is not None and get_tags(first).input_tags.allow_nan

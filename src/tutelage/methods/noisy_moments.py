@@ -68,7 +68,7 @@ _SeenOf = Callable[[PeopleBlock], Matrix]
 
 @final
 @by_keywords
-class RoundBallot:
+class _RoundBallot:
     """A ballot of one round that is cast from the features of a person's rows; public."""
 
     # Returns the private sum of the ballots of some people.
@@ -173,7 +173,7 @@ def _sum_of_stacking(
     )
 
 
-class Basis(NamedTuple):
+class _Basis(NamedTuple):
     """The parts of ballots and student that are the same in all sums; public."""
 
     seen: Matrix  # (public rows, features + scores), public rows as the map shows them
@@ -181,7 +181,7 @@ class Basis(NamedTuple):
     prior: Matrix | None  # (public rows, classes), from the scores; None without scores
     spectrum: Spectrum  # of the vectors
     classes: Array
-    ballot: Callable[..., RoundBallot]  # made of `cast_blocks` and `number`
+    ballot: Callable[..., _RoundBallot]  # made of `cast_blocks` and `number`
 
     def student(
         self, n_people: int, moments: Sequence[Moments], coef_before: Sequence[FloatArray]
@@ -332,14 +332,14 @@ class NoisyMoments(NoisySums):
         n_scores = public.n_scores
         vectors = _without_scores(seen, n_scores)
         ballot = partial(
-            RoundBallot,
+            _RoundBallot,
             features=features,
             n_features=seen.shape[1],
             n_sums=self.rounds + (n_scores > 0),
             progress=public.training.progress,
         )
         spectrum = spectrum or Spectrum.of(vectors)
-        basis = Basis(
+        basis = _Basis(
             seen,
             vectors,
             _prior_of(seen, n_scores),
@@ -369,7 +369,7 @@ class NoisyMoments(NoisySums):
         )
 
     def _turn(
-        self, public: Public, basis: Basis, turn: Turn, past: Past
+        self, public: Public, basis: _Basis, turn: Turn, past: Past
     ) -> Asking[tuple[list[Moments], Any]]:
         """Return the means of each round, averaged over a release and those before it, and the student they give."""
         # values of a round: (classes, features); coefficients: (features, classes)

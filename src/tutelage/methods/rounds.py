@@ -172,12 +172,6 @@ def _seeds(seed: int, number: int) -> tuple[int, int]:
     return int(selection), int(training)
 
 
-def even_rounds(n_queries: int, rounds: int) -> tuple[int, ...]:
-    """Return sizes of rounds that differ by one at most, the larger ones first."""
-    each, more = divmod(n_queries, rounds)
-    return (each + 1,) * more + (each,) * (rounds - more)
-
-
 def _with_predictions(
     known: PublicKnowledge, student: Any, n_classes: int, seed: int
 ) -> PublicKnowledge:

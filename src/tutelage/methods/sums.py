@@ -68,12 +68,12 @@ class PeopleReady(Private):
         """Return the private attributes of a fit: the sums of the ballots that the student follows from."""
         sums = list[BallotSum]()
         for answer in kept:
-            if not isinstance(answer.request.ballot, CountBallot):
+            if not isinstance(answer.request.ballot, _CountBallot):
                 sums.append(answer.ballots)
         return {"ballots_": tuple(sums)}
 
 
-class CountBallot:
+class _CountBallot:
     """The ballot that is the number one."""
 
     def cast(
@@ -161,7 +161,7 @@ class NoisySums(Method):
             mechanism=self._count,
             form=_form_of_count(public.unit),
             subject={"sum": [*subject_of(public), "people"]},
-            ballot=CountBallot(),
+            ballot=_CountBallot(),
             total=self.event_of_one(public.sizes),
             earlier=earlier,
         )

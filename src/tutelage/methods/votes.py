@@ -27,7 +27,7 @@ from tutelage.methods.requests import (
     Wishes,
     first_places,
 )
-from tutelage.methods.rounds import Rounds, even_rounds, round_rows
+from tutelage.methods.rounds import Rounds, round_rows
 from tutelage.students import NoisySumClassifier, student_named
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector, selector_named
 from tutelage.teachers import NearestTeachers
@@ -244,7 +244,7 @@ class VotesOnQueries(Method):
             rows=public.rows,
             seen=np.array(public.student_rows),
             n_classes=len(public.classes),
-            sizes=even_rounds(self._number_of_queries(public.sizes), self.rounds),
+            sizes=_even_rounds(self._number_of_queries(public.sizes), self.rounds),
             first=self._first_rule,
             then=self.rule,
             student=self.student if self.rounds > 1 else None,
@@ -348,3 +348,9 @@ def fewer_votes(
     if "n_teachers" in settings:
         fewer["n_teachers"] = min(settings["n_teachers"], teachers)
     return method.with_params(**fewer)
+
+
+def _even_rounds(n_queries: int, rounds: int) -> tuple[int, ...]:
+    """Return sizes of rounds that differ by one at most, the larger ones first."""
+    each, more = divmod(n_queries, rounds)
+    return (each + 1,) * more + (each,) * (rounds - more)

@@ -7,9 +7,12 @@ from tutelage.accounting import data_independent
 from tutelage.accounting.calibration import noise_within
 from tutelage.accounting.filter import Filter, limit_of
 from tutelage.exceptions import InvalidParameterError, quote
-from tutelage.methods import Method, Sizes, proposals, require_trials
+from tutelage.mechanisms import GNMax
+from tutelage.methods import Method, Sizes, proposals
 from tutelage.methods.base import with_student
+from tutelage.methods.teacher_votes import TeacherVotes
 from tutelage.privacy import PrivacyUnit, PublicEpsilon
+from tutelage.teachers import ensemble_of
 
 
 @final
@@ -77,7 +80,39 @@ class Target:
                 "be a method of tutelage.methods, such as TeacherVotes()",
                 quote(method),
             )
-        require_trials(method)
+        _require_trials(method)
         if method.student is None:
             method = with_student(method, public_features=public_features)
         return self.with_least_noise(method)
+
+
+def _require_trials(method: Method) -> None:
+    """Refuse settings that cannot be tried on public rows."""
+    name = type(method).__name__
+    if method.needs.public == "schema":
+        raise InvalidParameterError(
+            "plan.method",
+            "be one that uses public rows, because a plan tries it on them",
+            name,
+            "Train without a plan.",
+        )
+    if not method.needs.student and method.student is not None:
+        raise InvalidParameterError(
+            f"{name}.student", "be left out for a plan, which tries only the student in closed form"
+        )
+    if not isinstance(method, TeacherVotes):
+        return
+    if method.rounds > 1 or method.rule.needs_answers or method.rule.needs_student:
+        raise InvalidParameterError(
+            "TeacherVotes.rounds",
+            "be 1 for a plan, and $selection must be a rule that needs no labels, such as 'first' or 'medoids'",
+        )
+    if not isinstance(method.mechanism, GNMax | None):
+        raise InvalidParameterError(
+            "TeacherVotes.mechanism",
+            "be a GNMax for a plan",
+            type(method.mechanism).__name__,
+            "Leave it out to get the least noise that ε allows.",
+        )
+    # Refuses what cannot be trained, such as recorded votes.
+    ensemble_of(method.teacher, n_classes=2, seed=0)

@@ -58,14 +58,6 @@ def student_named(
     return STUDENTS[name](**parameters)
 
 
-def default_student(*, public_features: bool) -> SemiSupervisedClassifier:
-    """Return the student for rows of a kind: by neighbors where public features say what is near, else a forest.
-
-    Public features are those that were learned from public rows; otherwise the student sees the rows of a table.
-    """
-    return LabelPropagationStudent() if public_features else ForestStudent()
-
-
 def __getattr__(name: str) -> Any:
     if name == "export_onnx":
         from tutelage.students.export import export_onnx

@@ -23,7 +23,7 @@ from tutelage.features.schema import Schema
 from tutelage.features.scored import chances_of
 from tutelage.reporting.record import Curve
 from tutelage.reporting.render import render
-from tutelage.students.stacking import Pair, radius_of, weights_of, with_biases
+from tutelage.students.stacking import Pair
 from tutelage.tables import is_number
 
 _BAND = 2.0  # deviations of the noise
@@ -31,9 +31,9 @@ _MOST_SHOWN = 12  # columns, on a card, and categories in a drawing
 _MOST_DRAWN = 6  # columns
 _MOST_GROUPS = 16  # of the bins of a column
 _FULL = 3.0  # deviations of the noise that a group holds at least, if any other can be put to it
-_HALF = 0.5  # of a score: columns say the same in part
+HALF = 0.5  # of a score: columns say the same in part
 # Candidates for that part; where columns say nearly the same, it is small.
-_PARTS = np.geomspace(0.005, _HALF, 40)
+_PARTS = np.geomspace(0.005, HALF, 40)
 # Candidates for how much further scores are from their mean than by chance.
 _STRETCHES = np.geomspace(1, 20, 40)
 _LEAST_CHANCE = 1e-300  # which has a logarithm
@@ -434,7 +434,7 @@ class Effects(ABC):
 class Scores(Effects):
     """Scores of the bins of each column by noisy counts, and what these say of the people; public."""
 
-    part: float = _HALF  # of the scores, that later sums begin from
+    part: float = HALF  # of the scores, that later sums begin from
 
     @staticmethod
     def _shares(totals: FloatArray) -> FloatArray:
@@ -558,72 +558,6 @@ class Scores(Effects):
             sigma / scale,
             1 - 1 / len(self.shares),
         )
-
-
-@final
-@by_identity
-class Weighing:
-    """The ballot that says how much of each score and of the correction to believe; public."""
-
-    scores: Scores
-    corrections: Columns
-    doubts: Columns  # of the corrections
-    radius: float = 1.0
-
-    @classmethod
-    def of(
-        cls,
-        scores: Scores,
-        corrections: Columns,
-        doubts: Columns,
-    ) -> Self:
-        """Return the ballot, whose length follows from made-up rows."""
-        np.asarray_chkfinite(np.vstack(corrections))
-        # Mostly, too sure scores get wrong that they are too sure, which the part of them has repaired. The square was
-        # chosen by trial.
-        shorter = (scores.part / _HALF) ** 2
-        ballot = cls(
-            scores,
-            tuple(shorter * correction for correction in corrections),
-            tuple(shorter * doubt for doubt in doubts),
-        )
-        return replace(ballot, radius=radius_of(ballot.design(made_up_rows(scores.sizes))))
-
-    @property
-    def n_weights(self) -> int:
-        """How many weights there are: one for each column, for the correction, and for each class."""
-        return len(self.corrections) + 1 + len(self.scores.base)
-
-    def design(self, groups: IntArray) -> FloatArray:
-        """Return what the weights explain of each class, shape (rows, classes, weights); exact by row."""
-        explanations = self.scores.explanations(self.corrections, groups)
-        return with_biases(np.stack(explanations, axis=2))
-
-    def classifier(
-        self,
-        total: IntArray,
-        sigma: float,
-        n_people: int,
-        classes: Array,
-        schema: Schema,
-    ) -> AdditiveClassifier:
-        """Return the student that follows from the noisy sum of all ballots."""
-        n_columns = len(self.corrections)
-        times_radius = weights_of(total, sigma, n_people, (self.n_weights,))
-        weights, moved = np.array(times_radius) / self.radius
-        biases = weights[n_columns + 1 :]
-        weights[:n_columns] += self.scores.part
-        effects, noise = self.scores.weighted_effects(
-            self.corrections,
-            self.doubts,
-            weights,
-            moved,
-        )
-        student = AdditiveClassifier()
-        student.classes_ = np.asarray(classes)
-        student.intercept_ = self.scores.base + biases - biases.mean()
-        student.n_features_in_ = n_columns
-        return student.with_table(effects, noise, self.scores.groups, schema)
 
 
 def made_up_rows(sizes: Sequence[FloatArray]) -> IntArray:

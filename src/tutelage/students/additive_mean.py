@@ -6,7 +6,6 @@ of what is left says how far numbers lie from predictions. Numbers are shares of
 """
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import replace
 from math import sqrt
 from typing import Self, final
@@ -19,7 +18,6 @@ from tutelage._internal.records import by_identity
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.public_numbers import PublicStart, PublicTrees
-from tutelage.features.schema import Schema
 from tutelage.students.additive import (
     Columns,
     Effects,
@@ -29,18 +27,15 @@ from tutelage.students.additive import (
     prior_of,
     sum_of_effects,
 )
-from tutelage.students.stacking import equations_of, step_of
 
 # Chosen on diamonds, CPS 1988 and wages of the General Social Survey, none of which docs/howto/numbers.md scores.
 LARGEST_RESIDUAL = 0.35  # of the range: a larger one is cut
 # Of numbers within a bin, times that of the two ends of the range with the same mean.
 _VARIANCE = 0.25
-_QUANTILE = 0.9  # of the lengths of effects: longer ones are shortened
 _HALF_EDGES = np.array([0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.14, 0.2, 0.3, 0.5, 1.0])
 EDGES = np.concatenate([-_HALF_EDGES[::-1], [0.0], _HALF_EDGES])  # of the histogram of what is left
 N_PARTS = 4  # of the people, by their prediction, each with its own histogram
 _PARTS = np.linspace(0, 1, 21)  # candidates
-_HIDDEN = 2.0  # deviations of the noise: smaller counts are mostly noise
 
 
 @final
@@ -206,119 +201,3 @@ class Means(Effects):
 
 def _variance_at(mean: float) -> float:
     return _VARIANCE * mean * (1 - mean)
-
-
-@final
-@by_identity
-class Fitting:
-    """The ballot that says how much of each effect and of the correction to believe; public."""
-
-    means: Means
-    corrections: Columns
-    doubts: Columns  # of the corrections
-    radius: float = 1.0
-
-    @classmethod
-    def of(
-        cls,
-        means: Means,
-        corrections: Columns,
-        doubts: Columns,
-    ) -> Self:
-        """Return the ballot, whose length follows from public rows or, without them, from made-up ones."""
-        ballot = cls(means, corrections, doubts)
-        lengths = _lengths(ballot._design(*means.examples()))
-        return replace(ballot, radius=float(np.quantile(lengths, _QUANTILE)))
-
-    @property
-    def n_weights(self) -> int:
-        """How many weights there are: for each column, the correction, public targets if any, and the intercept."""
-        return len(self.corrections) + 2 + (self.means.public is not None)
-
-    def _design(self, groups: IntArray, public_shares: FloatArray | None) -> FloatArray:
-        """Return what the weights explain, shape (rows, weights); exact by row."""
-        columns = self.means.explanations(self.corrections, groups)
-        if public_shares is not None:
-            columns.append(public_shares - self.means.mean)
-        columns.append(np.full(len(groups), sqrt(self.means.variance)))
-        return np.column_stack(columns)
-
-    def short_design(self, groups: IntArray, public_shares: FloatArray | None) -> FloatArray:
-        """Return what the weights explain, at a length of at most 1."""
-        design = self._design(groups, public_shares)
-        return design / np.maximum(_lengths(design), self.radius)[:, None]
-
-    def regressor(
-        self, equations: FloatArray, noise: float, n_people: int, schema: Schema
-    ) -> AdditiveRegressor:
-        """Return the student that follows from a noisy mean of gradient and Gram matrix, for numbers from 0 to 1."""
-        means = self.means
-        n_columns = len(self.corrections)
-        gradient, gram = equations_of(equations, self.n_weights)
-        step = step_of(
-            LARGEST_RESIDUAL * gradient,
-            gram,
-            LARGEST_RESIDUAL * noise,
-            noise,
-            means.variance / n_people,
-        )
-        weights, moved = np.array(step) / self.radius
-        of_effects, of_public = means.start_parts
-        weights[:n_columns] += of_effects
-        effects, doubts = means.weighted_effects(
-            self.corrections,
-            self.doubts,
-            weights,
-            moved,
-        )
-
-        student = AdditiveRegressor()
-        rest = means.mean
-        if means.public is not None:
-            student.public_ = means.public.trees
-            student.part_ = of_public + float(weights[n_columns + 1])
-            rest *= 1 - student.part_
-        student.intercept_ = np.array([rest + weights[-1] * sqrt(means.variance)])
-        student.with_table(effects, doubts, means.groups, schema)
-        student.n_features_in_ = n_columns
-        student.range_ = (0.0, 1.0)
-
-        groups, public_shares = means.examples()
-        expected = student.intercept_ + sum_of_effects(effects, groups)[:, 0]
-        if public_shares is not None:
-            expected += student.part_ * public_shares
-        ends = np.arange(1, N_PARTS) / N_PARTS
-        student.parts_ = np.quantile(np.clip(expected, 0, 1), ends)
-        return student
-
-
-def with_histograms(
-    regressor: AdditiveRegressor,
-    counts: FloatArray,
-    sigma: float,
-    target_range: tuple[float, float],
-) -> AdditiveRegressor:
-    """Return the regressor with noisy histograms of what it gets wrong, shape (parts, bins), in the target's unit."""
-    # counts, kept, mixed, shares: (parts, bins)
-    kept = np.maximum(counts, 0) * (counts > _HIDDEN * sigma)
-    together = kept.sum(axis=0) + 1e-9
-    # A part of few people tells little by itself.
-    few = sigma * sqrt(counts.shape[1]) + 1
-    mixed = kept / few + together / together.sum()
-    shares = mixed / mixed.sum(axis=1, keepdims=True)
-
-    low, high = target_range
-    width = high - low
-    student = copy(regressor)
-    student.below_ = np.insert(np.cumsum(shares, axis=1), 0, 0.0, axis=1)
-    student.intercept_ = low + width * regressor.intercept_
-    student.effects_ = [width * effect for effect in regressor.effects_]
-    student.noise_ = [width * doubt for doubt in regressor.noise_]
-    student.parts_ = low + width * regressor.parts_
-    student.range_ = target_range
-    return student
-
-
-def _lengths(design: FloatArray) -> FloatArray:
-    # design: (rows, weights)
-    return np.sqrt((design * design).sum(axis=1))

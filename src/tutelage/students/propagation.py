@@ -60,7 +60,7 @@ _N_CALIBRATION_ROWS = 2000
 _TINY = 1e-12
 
 
-def neighbor_graph(X: Matrix, n_neighbors: int) -> csr_array:
+def _neighbor_graph(X: Matrix, n_neighbors: int) -> csr_array:
     """Return the symmetric weights between rows and their nearest others, shape (rows, rows).
 
     A row gives a neighbor the weight exp(−d²/s²), where d is its distance and s that of the furthest neighbor: from
@@ -87,7 +87,7 @@ def _nearest(X: Matrix, k: int) -> tuple[Array, Array]:
     return cast("Any", NearestNeighbors(n_neighbors=k).fit(X)).kneighbors()
 
 
-class Propagation:
+class _Propagation:
     """The Gaussian field (D − αW)⁻¹ of a graph with weights W and diagonal degrees D: the reach of sources to each row.
 
     In the limit α → 1 it gives the harmonic functions of Zhu, Ghahramani and Lafferty (ICML 2003, equation 5). With a
@@ -205,10 +205,10 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
             self.trusts_[labeled] = 1.0
             self.label_noise_ = 0.0
         else:
-            graph = neighbor_graph(X, self.n_neighbors)
+            graph = _neighbor_graph(X, self.n_neighbors)
             posteriors = list[_Posterior]()
             for alpha in alphas:
-                propagation = Propagation(graph, alpha)
+                propagation = _Propagation(graph, alpha)
                 posteriors.append(_posterior(propagation, labeled, one_hot, seed))
             of_rows, of_labels, error_rates, evidence = zip(*posteriors, strict=True)
             log_prior = -_PRIOR_EXPONENT * np.log1p(-alphas)
@@ -288,7 +288,7 @@ class _Posterior(NamedTuple):
 
 
 def _posterior(
-    propagation: Propagation,
+    propagation: _Propagation,
     labeled: IntArray,
     one_hot: FloatArray,
     seed: int,
@@ -372,7 +372,7 @@ def _error_rates(n_classes: int) -> FloatArray:
 
 
 def _held_out_fields(
-    propagation: Propagation,
+    propagation: _Propagation,
     labeled: IntArray,
     seed: int,
 ) -> Callable[[FloatArray], FloatArray]:

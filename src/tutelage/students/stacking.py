@@ -126,12 +126,13 @@ class Stacking:
         The ballots limit what they say by their own noise. Where the noise leaves a doubt about each weight, none or
         all of it is a question of one bit. It is asked if the sum shows that the ballots move the scores at all.
         """
-        gradient, gram, noise = _normal_equations(
+        gradient, gram, noise = normal_equations(
             total,
             sigma,
             n_people,
             self.n_weights,
         )
+        gram /= 4
         whole = self.deviations[_BEYOND] * self.radius
         of_scores: FloatArray = gram[:N_STACKED, :N_STACKED]
         left: FloatArray = (gradient - gram @ weights)[:N_STACKED]
@@ -260,36 +261,21 @@ def _in_ballot_steps(gradient: FloatArray, gram: FloatArray) -> IntArray:
     return np.rint(numbers / sqrt(2) * _BALLOT_STEPS).astype(np.int64)
 
 
-def noisy_means(
-    total: IntArray,
-    sigma: float,
-    n_people: int,
-) -> tuple[FloatArray, float]:
-    """Return gradient and Gram matrix as means over people, by a noisy sum of ballots, and their noise."""
-    scale = sqrt(2) / (_BALLOT_STEPS * n_people)
-    return total.astype(np.float64) * scale, scale * sigma
-
-
-def _normal_equations(
+def normal_equations(
     total: IntArray,
     sigma: float,
     n_people: int,
     size: int,
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Return gradient and Gram matrix of `size` weights, by the noisy sum of ballots, and the noise of the gradient."""
-    means, noise = noisy_means(total, sigma, n_people)
-    gradient, gram = equations_of(means, size)
-    return gradient, gram / 4, noise
-
-
-def equations_of(means: FloatArray, size: int) -> Pair:
-    """Return gradient and Gram matrix of `size` weights by the numbers of a ballot."""
+    """Return gradient and Gram matrix of `size` weights as means over people, by a noisy sum, and their noise."""
+    scale = sqrt(2) / (_BALLOT_STEPS * n_people)
+    means = total.astype(np.float64) * scale
     rows, columns = np.triu_indices(size)
     upper_triangle = means[size:] / np.where(rows == columns, 1, sqrt(2))
     gram = np.zeros((size, size))
     gram[columns, rows] = upper_triangle
     gram[rows, columns] = upper_triangle
-    return means[:size], gram
+    return means[:size], gram, scale * sigma
 
 
 def weights_of(
@@ -303,7 +289,8 @@ def weights_of(
     The second array is how far the noise moves them, as `step_of` estimates it.
     """
     size = sum(sizes)
-    gradient, gram, noise = _normal_equations(total, sigma, n_people, size)
+    gradient, gram, noise = normal_equations(total, sigma, n_people, size)
+    gram /= 4
     weights = np.zeros(size)
     doubts = np.zeros(size)
     ends = np.cumsum([0, *sizes])

@@ -66,14 +66,14 @@ class LabeledShards(Private):
 
 @final
 @by_identity
-class LinearScores:
+class _LinearScores:
     """Teachers that vote for the largest of linear scores ``weights · x + biases``; private."""
 
     weights: FloatArray = field(repr=False)
     biases: FloatArray = field(repr=False)
 
     @classmethod
-    def of(cls, weights: FloatArray, biases: FloatArray, known: Mask) -> "LinearScores":
+    def of(cls, weights: FloatArray, biases: FloatArray, known: Mask) -> "_LinearScores":
         """Take weights (teachers, classes, features), biases and known classes, both (teachers, classes)."""
         columns = np.ascontiguousarray(weights.transpose(1, 2, 0))
         return cls(columns, np.where(known, biases, -np.inf).T)
@@ -184,11 +184,11 @@ class Head(ABC):
 class ClassMeans(Head):
     """Vote for the class whose mean is nearest."""
 
-    def fit(self, private: LabeledShards) -> LinearScores:
+    def fit(self, private: LabeledShards) -> _LinearScores:
         """Return linear scores: μ · x − μᵀμ / 2 grows as the squared distance to μ falls."""
         means = private.class_means()
         biases = -0.5 * np.einsum("tcf,tcf->tc", means, means)
-        return LinearScores.of(means, biases, private.counts() > 0)
+        return _LinearScores.of(means, biases, private.counts() > 0)
 
 
 @final
@@ -214,7 +214,7 @@ class Ridge(Head):
             weights = [positive(weight, "class_weights", "Ridge") for weight in self.class_weights]
             object.__setattr__(self, "class_weights", tuple(weights))
 
-    def fit(self, private: LabeledShards) -> LinearScores:
+    def fit(self, private: LabeledShards) -> _LinearScores:
         """Return linear scores, one shard after the other: each is a small system of its own.
 
         A shard whose system cannot be solved, for want of a larger `alpha`, abstains like an empty one.
@@ -245,7 +245,7 @@ class Ridge(Head):
                 known[number] = False
                 continue
             weights[number], biases[number] = solution
-        return LinearScores.of(weights, biases, known)
+        return _LinearScores.of(weights, biases, known)
 
     def _solution(
         self, X: FloatArray, targets: FloatArray, counts: FloatArray
