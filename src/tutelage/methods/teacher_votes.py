@@ -54,7 +54,7 @@ class TeacherVotes(VotesOnQueries):
         How votes are released. Default: `GNMax` with the least noise that ε allows.
     student : scikit-learn classifier or str, optional
         Learns from the released labels; students of `tutelage.students` and `sklearn.semi_supervised` also from the
-        public rows without a label. Default: `default_student`.
+        public rows without a label. Default: `LabelPropagationStudent` by public features, `ForestStudent` without.
     student_features : public feature map or "rows", optional
         Map that the rows of the student and of the choice of queries pass through: another one than `features` of the
         estimator, or ``"rows"`` for the rows unchanged. It is part of every prediction. Default: `features`.
