@@ -6,7 +6,7 @@ import numpy as np
 
 from tutelage.accounting.data_independent import rdp
 from tutelage.accounting.exact import ExactCosts, _worst_divergences
-from tutelage.testing.laws import argmax_law as label_probabilities
+from tutelage.testing.laws import _argmax_law as label_probabilities
 from tutelage.testing.laws import discrete_gaussian_masses, discrete_laplace_masses
 
 __all__ = ["discrete_gaussian_masses", "discrete_laplace_masses", "label_probabilities"]

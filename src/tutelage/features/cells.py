@@ -1,7 +1,7 @@
 """Cells of named columns: the kind of a column, from its public cells, and the conversion of cells to numbers."""
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -74,12 +74,6 @@ def named_cells(
 def as_texts(cells: Cells) -> Array:
     """Return the cells of a column as texts, in one spelling of each value (see `by_value`); empty cells as ""."""
     return of_each(cells, by_value, object)
-
-
-def rows_of(table: Table, names: Sequence[str]) -> Array:
-    """Return the cells of named columns as rows, shape (rows, columns)."""
-    columns = columns_of(table, names).values()
-    return np.stack([cells.astype(object) for cells in columns], axis=1)
 
 
 def columns_of(X: object, names: Collection[str]) -> dict[str, Cells]:

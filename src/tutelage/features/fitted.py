@@ -55,7 +55,6 @@ from tutelage.features.cells import (
     in_numbers,
     kind_of,
     named_cells,
-    rows_of,
 )
 from tutelage.tables import Table, as_table
 
@@ -157,7 +156,7 @@ class PublicTransformer(_Vouched):
         else:
             kinds = _frame_kinds(table)
             library = _frame_library(public)
-            values = rows_of(table, tuple(kinds))
+            values = _rows_of(table, tuple(kinds))
         try:
             fitted = clone_with(transformer)
             _require_fresh(fitted)
@@ -219,7 +218,7 @@ class PublicTransformer(_Vouched):
     def cells(self, table: Table) -> Array:
         """Return the cells of rows with named columns as an array that `transform` takes, or texts."""
         if self.library:
-            return rows_of(table, self.names)
+            return _rows_of(table, self.names)
         return _only_texts(table)
 
     def keeps_nothing(self) -> bool:
@@ -451,3 +450,9 @@ def _only_texts(rows: object) -> Array:
     raise InvalidDataError(
         f"Rows of a map of texts must be texts: a list, an array or a column of them. Got {got}."
     )
+
+
+def _rows_of(table: Table, names: Sequence[str]) -> Array:
+    """Return the cells of named columns as rows, shape (rows, columns)."""
+    columns = columns_of(table, names).values()
+    return np.stack([cells.astype(object) for cells in columns], axis=1)

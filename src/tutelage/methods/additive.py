@@ -38,7 +38,6 @@ from tutelage.students.additive import (
     Scores,
     TableOfEffects,
     by_bins,
-    made_up_rows,
 )
 from tutelage.students.stacking import (
     joint_ballots,
@@ -357,7 +356,7 @@ class _Weighing:
             tuple(shorter * correction for correction in corrections),
             tuple(shorter * doubt for doubt in doubts),
         )
-        return replace(ballot, radius=radius_of(ballot.design(made_up_rows(scores.sizes))))
+        return replace(ballot, radius=radius_of(ballot.design(scores.made_up_rows())))
 
     @property
     def n_weights(self) -> int:

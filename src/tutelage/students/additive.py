@@ -359,6 +359,12 @@ class Effects(ABC):
         `sums`, shape (groups, outputs), have `noise`, shape (groups, 1).
         """
 
+    def made_up_rows(self) -> IntArray:
+        """Return made-up rows, as groups of these sizes, whose columns have nothing to do with each other."""
+        rng = np.random.default_rng(0)
+        columns = [rng.choice(len(size), _MADE_UP, p=size / size.sum()) for size in self.sizes]
+        return np.column_stack(columns)
+
     def groups_of(self, bins: Matrix) -> IntArray:
         """Return the group of each cell."""
         return by_bins(self.groups, bins)
@@ -402,7 +408,8 @@ class Effects(ABC):
                 left / by,
                 1 / by,
                 (noise / by) ** 2 * free,
-                prior_of(size[has_people], walk),
+                size[has_people],
+                walk,
                 variance,
             )
             corrections.append(correction)
@@ -456,8 +463,7 @@ class Scores(Effects):
         scale = np.sqrt(shares * (1 - shares))
         beyond = (sums - shares * total) / people / scale
         of_noise = (noise / people / scale) ** 2 * ((1 - shares) ** 2 + shares**2 * (m - 1))
-        prior = prior_of(people[:, 0], walk)
-        effects, doubts = expected_effects(beyond, 1 / people, of_noise, prior)
+        effects, doubts = expected_effects(beyond, 1 / people, of_noise, people[:, 0], walk)
 
         # As many times their share as the classes have in all; the logarithms less their mean are the scores.
         times_share = 1 + scale * effects / shares
@@ -540,7 +546,7 @@ class Scores(Effects):
         The second value is their doubts.
         """
         # chances, spreads: (made-up rows, classes); wrong: (groups, classes)
-        made_up = made_up_rows(self.sizes)
+        made_up = self.made_up_rows()
         chances = chances_of(self.start(made_up))
         spreads = chances * (1 - chances)
         weights = list[FloatArray]()
@@ -558,13 +564,6 @@ class Scores(Effects):
             sigma / scale,
             1 - 1 / len(self.shares),
         )
-
-
-def made_up_rows(sizes: Sequence[FloatArray]) -> IntArray:
-    """Return made-up rows, as groups of these sizes, whose columns have nothing to do with each other."""
-    rng = np.random.default_rng(0)
-    columns = [rng.choice(len(size), _MADE_UP, p=size / size.sum()) for size in sizes]
-    return np.column_stack(columns)
 
 
 def _group_cells(
@@ -625,7 +624,7 @@ def _neighboring_cells(totals: list[int], noise: float) -> list[list[int]]:
     return groups
 
 
-def prior_of(sizes: FloatArray, walk: int) -> FloatArray:
+def _prior_of(sizes: FloatArray, walk: int) -> FloatArray:
     """Return the prior covariance of the effects of groups: a random walk along numbers; their mean is 0."""
     # sizes: (groups,); factor: (groups, groups)
     factor = np.eye(len(sizes))
@@ -643,7 +642,8 @@ def expected_effects(
     seen: FloatArray,
     around: FloatArray,
     noise: FloatArray,
-    prior: FloatArray,
+    sizes: FloatArray,
+    walk: int,
     variance: float = 1.0,
 ) -> Pair:
     """Return the expected effects, shape (groups, outputs), over spreads as likely as what was seen makes them.
@@ -651,7 +651,9 @@ def expected_effects(
     `around` and `noise` are the variances of what was seen, by the people, in units of `variance`, and by the noise.
     The second array is the doubt: the deviation of the effects that would be expected without noise from these.
     """
-    # seen, noise: (groups, outputs); prior: (groups, groups); exact, covariance: (spreads, outputs, groups, groups)
+    # seen, noise: (groups, outputs); sizes: (groups,); prior: (groups, groups);
+    # exact, covariance: (spreads, outputs, groups, groups)
+    prior = _prior_of(sizes, walk)
     deviation = sqrt(variance)
     by_noise = noise / variance
     of_effects = _SPREADS[:, None, None, None] * prior

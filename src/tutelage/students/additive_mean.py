@@ -23,8 +23,6 @@ from tutelage.students.additive import (
     Effects,
     TableOfEffects,
     expected_effects,
-    made_up_rows,
-    prior_of,
     sum_of_effects,
 )
 
@@ -124,13 +122,13 @@ class Means(Effects):
         people = np.maximum(total, noise * sqrt(2))
         of_noise = (noise / people) ** 2 * ((1 - mean) ** 2 + mean**2)
         beyond = (sums[:, 1:] - mean * total) / people
-        prior = prior_of(people[:, 0], walk)
         variance = _variance_at(mean)
         effects, doubts = expected_effects(
             beyond,
             1 / people,
             of_noise,
-            prior,
+            people[:, 0],
+            walk,
             variance,
         )
         effects -= (people[:, 0] @ effects[:, 0]) / people.sum()
@@ -184,7 +182,7 @@ class Means(Effects):
     def examples(self) -> tuple[IntArray, FloatArray | None]:
         """Return public rows as groups, and what public targets say of them; without them made-up rows."""
         if self.public is None:
-            return made_up_rows(self.sizes), None
+            return self.made_up_rows(), None
         return self.groups_of(self.public.bins), self.public.apart
 
     def corrections(

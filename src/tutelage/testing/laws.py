@@ -62,10 +62,10 @@ def label_law(
             return np.append(passes * law, 1 - passes)
         case NoisyArgmaxLaplace(scale=scale):
             masses = discrete_laplace_masses(scale, ceil(_LAPLACE_REACH * scale))
-            law = argmax_law(counts, masses)
+            law = _argmax_law(counts, masses)
         case NoisyArgmaxGaussian(sigma=sigma) | CappedArgmaxGaussian(sigma=sigma):
             masses = discrete_gaussian_masses(sigma, ceil(_REACH * sigma))
-            law = argmax_law(counts, masses)
+            law = _argmax_law(counts, masses)
         case ExponentialArgmax(scale=scale):
             weights = np.exp((counts - counts.max()) / scale)
             law = weights / weights.sum()
@@ -131,7 +131,7 @@ def discrete_gaussian_masses(sigma: float, reach: int) -> FloatArray:
     return weights / weights.sum()
 
 
-def argmax_law(counts: IntArray, masses: FloatArray) -> FloatArray:
+def _argmax_law(counts: IntArray, masses: FloatArray) -> FloatArray:
     """Return P(argmax_j (n_j + Z_j) = j) with ties to the lowest index, from the masses of Z on −reach..reach."""
     # counts: (classes,); masses: (2 reach + 1,); mass, up_to, below: (classes, values of a noisy count)
     above_least: list[int] = (counts - counts.min()).tolist()

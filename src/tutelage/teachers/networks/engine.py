@@ -196,18 +196,6 @@ def weights_of(module: nn.Module) -> Weights:
     return {name: value.detach().clone() for name, value in values}
 
 
-def refuse_unstackable(module: nn.Module) -> None:
-    """Refuse modules whose training looks across the rows of a batch, for a batch in a stack is filled up."""
-    for part in module.modules():
-        if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm):
-            raise InvalidParameterError(
-                "Network.factory",
-                "make modules that compute each row of a batch by itself, because teachers are trained together",
-                f"a {type(part).__name__}",
-                "Use GroupNorm, or engine='sequential'.",
-            )
-
-
 def _channels_last(module: nn.Module) -> nn.Module:
     return module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  missing in torch's stubs
 

@@ -34,7 +34,6 @@ from tutelage.teachers.networks.engine import (
     Engine,
     Shard,
     Weights,
-    refuse_unstackable,
     weights_of,
 )
 from tutelage.teachers.parallel import Job, Results, isolated_result, train_each, without_lost
@@ -348,7 +347,7 @@ def _try_module(engine: Engine, row_shape: tuple[int, ...]) -> None:
 
 
 def _try_stack(engine: Engine, row_shape: tuple[int, ...]) -> None:
-    refuse_unstackable(engine.module(0))
+    _refuse_unstackable(engine.module(0))
     no_rows = np.zeros((0, *row_shape), np.float32)
     no_labels = np.zeros(0, np.int64)
     shards = [_shard(no_rows, no_labels, seed, engine.device) for seed in (0, 1)]
@@ -403,3 +402,15 @@ def _numbers(rows: Array, name: str) -> Matrix:
             "zero."
         )
     return matrix
+
+
+def _refuse_unstackable(module: nn.Module) -> None:
+    """Refuse modules whose training looks across the rows of a batch, for a batch in a stack is filled up."""
+    for part in module.modules():
+        if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm):
+            raise InvalidParameterError(
+                "Network.factory",
+                "make modules that compute each row of a batch by itself, because teachers are trained together",
+                f"a {type(part).__name__}",
+                "Use GroupNorm, or engine='sequential'.",
+            )
