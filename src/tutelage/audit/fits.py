@@ -109,7 +109,7 @@ def check_fit(
         )
     rows = PrivateRows(people.rows, people.labels, **_remaining_ids(private.X, ids, whole, people))
     if isinstance(mechanism, NoisySum):
-        checks = [_check_noise_of_sum(draws=draws), _check_claim_of_sum(draws=draws)]
+        checks = [_check_noise_of_sum(draws), _check_claim_of_sum(draws)]
     else:
         n_classes = len(whole.public.classes)
         checks = check_mechanism(
@@ -276,7 +276,7 @@ _CONFIDENCE = 1 - 1e-6
 _BALLOT = (3, -4)
 
 
-def _check_noise_of_sum(*, draws: int = 40_000, noise: NoiseSource | None = None) -> Checked:
+def _check_noise_of_sum(draws: int, noise: NoiseSource | None = None) -> Checked:
     """Draw the noise of a sum and compare it with the law that the accounting takes it to have."""
     drawn = (noise or SystemNoise()).discrete_gaussian(_SIGMA, (draws,))
     edges = np.rint(stats.norm.ppf(np.arange(1, _BINS) / _BINS) * _SIGMA) + 0.5
@@ -293,7 +293,7 @@ def _check_noise_of_sum(*, draws: int = 40_000, noise: NoiseSource | None = None
     return Checked("noise as configured", pass_if(passed), reason)
 
 
-def _check_claim_of_sum(*, draws: int = 40_000) -> Checked:
+def _check_claim_of_sum(draws: int) -> Checked:
     """Release a made-up sum and its neighbor with little noise, and compare what shows with the claimed ε."""
     audit = audit_sum(
         _SHARP,

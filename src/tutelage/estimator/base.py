@@ -16,7 +16,7 @@ from sklearn.base import is_classifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from tutelage._internal.fitting import arrays_out
+from tutelage._internal.fitting import arrays_out, clone_with
 from tutelage._internal.gate import user_path
 from tutelage._internal.records import Entries
 from tutelage._internal.releases import RESULTS, claimed_folder, on_one_day, publish_folder
@@ -53,7 +53,7 @@ from tutelage.reporting.lints import Case, lint
 from tutelage.reporting.meaning import strength
 from tutelage.reporting.record import Judged
 from tutelage.students import fit_student
-from tutelage.students.base import weighing
+from tutelage.students.base import weight_parameter
 from tutelage.students.noisy_sums import Moments
 from tutelage.teachers.checkpoints import discard_checkpoints
 
@@ -386,7 +386,8 @@ class Estimator(Inputs):
             # Labels of noisy sums follow from the class weights already.
             if public.weights is not None and not found.facts.of_sums:
                 self.class_weight_ = public.weights.of_labels(labels, names)
-                student = weighing(student, self.class_weight_)
+                weights = {str(weight_parameter(student)): self.class_weight_}
+                student = clone_with(student, **weights)
             self.student_ = fit_student(
                 student, public.student_rows, labels, names, seed=public.seed
             )

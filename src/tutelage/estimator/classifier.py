@@ -1,9 +1,9 @@
 """PATE as one scikit-learn estimator: private rows and public rows in, a publishable student out."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,12 +24,6 @@ from tutelage.release import Once
 from tutelage.reporting import ClassAccuracy
 from tutelage.reporting.record import Judged, Reached
 from tutelage.targets import ClassCodes, Classes, Goal
-
-_Function = TypeVar("_Function")
-
-
-def _available_if(check: Callable[[Any], object]) -> Callable[[_Function], _Function]:
-    return scikit_learn.utils.metaestimators.available_if(check)
 
 
 @settable
@@ -351,7 +345,7 @@ class PATEClassifier(ClassifierMixin, Estimator):
         student = self._unchecked().method.student
         return student is None or hasattr(student, "predict_proba")
 
-    @_available_if(_student_has_probabilities)
+    @scikit_learn.utils.metaestimators.available_if(_student_has_probabilities)
     def predict_proba(self, X: object) -> FloatArray:
         """Return the student's probabilities, shape (rows, classes) in the order of `classes_`; costs no privacy.
 
@@ -368,7 +362,10 @@ class PATEClassifier(ClassifierMixin, Estimator):
         probabilities[:, places] = known
         return probabilities
 
-    @_available_if(lambda self: getattr(self, "public_model_", None) is not None)
+    def _has_public_model(self) -> bool:
+        return getattr(self, "public_model_", None) is not None
+
+    @scikit_learn.utils.metaestimators.available_if(_has_public_model)
     def predict_by_public_labels(self, X: object) -> Array:
         """Return the class of each row by the model of public labels alone, which no private row had a part in.
 

@@ -5,7 +5,6 @@ And how a student is fitted on the rows of which labels were released.
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
 from numbers import Real
 from typing import Any, Self, cast
 
@@ -108,11 +107,10 @@ def checked_rows(
 ) -> Matrix:
     """Return rows in single precision; raise InvalidDataError, without quoting them, where they are not numbers."""
     owner = type(student).__name__
-    validate = scikit_learn.utils.validation.validate_data
     try:
         with np.errstate(over="ignore"):  # what is too large is infinite then, and refused
             allows_nan = get_tags(student).input_tags.allow_nan
-            return validate(
+            return scikit_learn.utils.validation.validate_data(
                 student,
                 X,
                 reset=reset,
@@ -252,11 +250,6 @@ def weight_parameter(estimator: Any) -> str | None:
     step, _ = steps_of(estimator)[-1]
     name = f"{step}__class_weight" if step else "class_weight"
     return name if name in estimator.get_params() else None
-
-
-def weighing(estimator: Any, class_weight: Mapping[object, float]) -> Any:
-    """Return an unfitted student with a `weight_parameter` that learns by the weight of each class value."""
-    return clone_with(estimator, **{str(weight_parameter(estimator)): class_weight})
 
 
 def _learns_from_unlabeled(estimator: object) -> bool:

@@ -64,7 +64,6 @@ try:
         Int64TensorType,
         StringTensorType,
     )
-    from skl2onnx.operator_converters import random_forest
     from skl2onnx.sklapi import CastTransformer
 except ModuleNotFoundError as error:  # pragma: no cover  an environment without the extra
     raise ModuleNotFoundError(
@@ -75,7 +74,6 @@ except ModuleNotFoundError as error:  # pragma: no cover  an environment without
 # The doors to functions without types.
 _onnxruntime: Any = onnxruntime
 _skl2onnx: Any = skl2onnx
-_random_forest: Any = random_forest
 
 _ROWS = "rows"
 # Codes of types in ONNX.
@@ -696,7 +694,7 @@ def _convert_boosting(
     operator: object,
     container: object,
 ) -> None:
-    _random_forest.convert_sklearn_random_forest_classifier(
+    _skl2onnx.operator_converters.random_forest.convert_sklearn_random_forest_classifier(
         scope,
         operator,
         _DoubleThresholdContainer(container),

@@ -66,8 +66,7 @@ class ForestStudent(SemiSupervisedClassifier):
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Return the probability of each class, shape (rows, classes) in the order of `classes_`."""
-        rows = self._known_rows(X)
-        return self._probabilities(self.estimator_, rows)
+        return self._probabilities(self.estimator_, self._known_rows(X))
 
     def _learn(self, X: Matrix, labels: IntArray) -> None:
         generator = np.random.default_rng(self.random_state)

@@ -16,7 +16,7 @@ from sklearn.svm import SVC
 
 from tutelage._internal.fitting import fit_clone
 from tutelage._internal.records import settable
-from tutelage._internal.typing import ABSTAIN, Array, FloatArray, IntArray, Matrix
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between
 from tutelage.exceptions import InvalidParameterError
 from tutelage.students.base import SemiSupervisedClassifier
@@ -71,7 +71,8 @@ def _neighbor_graph(X: Matrix, n_neighbors: int) -> csr_array:
     k = min(n_neighbors, n_rows - 1)
     if k == 0:
         return csr_array((n_rows, n_rows))
-    distances, neighbors = _nearest(X, k)
+    # (rows, k) each
+    distances, neighbors = cast("Any", NearestNeighbors(n_neighbors=k).fit(X)).kneighbors()
     furthest = distances[:, -1:]
     # Where the furthest is at no distance, all neighbors coincide with the row.
     scale = np.where(furthest > 0, furthest, 1)
@@ -80,11 +81,6 @@ def _neighbor_graph(X: Matrix, n_neighbors: int) -> csr_array:
     cells = weights.ravel(), neighbors.ravel(), indptr
     directed = cast("Any", csr_array(cells, shape=(n_rows, n_rows)))
     return csr_array((directed + directed.T) / 2)
-
-
-def _nearest(X: Matrix, k: int) -> tuple[Array, Array]:
-    """Return the distances and the row numbers of the nearest other rows, both of shape (rows, k)."""
-    return cast("Any", NearestNeighbors(n_neighbors=k).fit(X)).kneighbors()
 
 
 class _Propagation:

@@ -266,8 +266,7 @@ class Ridge(Head):
 
     def _solve(self, gram: FloatArray, targets: FloatArray) -> FloatArray:
         factor = _linalg.cho_factor(gram + self.alpha * np.eye(len(gram)), lower=True)
-        solution: FloatArray = _linalg.cho_solve(factor, targets)
-        return solution
+        return _linalg.cho_solve(factor, targets)
 
 
 def _require_head(head: object) -> Head:
