@@ -1,4 +1,18 @@
-"""A computing party: holds shares that mean nothing, and with two others computes labels that none of them sees."""
+"""A computing party: it holds shares of numbers, and with two others computes an outcome that none of them sees.
+
+A batch is computed in these steps. A party stores what it must not forget in its home before it goes on.
+
+1. Open the shares that entities sealed for this party. If too few entities sent usable ones, stop.
+2. Exchange statements: per entity, the name of its splitting and a hash of this party's shares of it, and the shares
+   with which an earlier attempt began the batch, if a party remembers one.
+3. Agree on the entities whose shares all three parties hold of one splitting, or on those of the earlier attempt
+   (`_agreed_pins`). A batch is never computed with different votes.
+4. Unless all three remember an earlier attempt, test on random projections that the values of each entity are not
+   larger than honest ones can be, and leave out entities that fail. Each party stores its part of the seed first, so
+   that another attempt makes the same test.
+5. Store the agreed shares, and compare the name of this run: a hash of the batch, the agreed shares and the nonces.
+6. Add the shares, compute shares of the outcome, and seal them for the aggregator.
+"""
 
 import hashlib
 import secrets
@@ -29,29 +43,34 @@ from tutelage_consortium.messages import Header, Kind, Opened, seal, unseal
 from tutelage_consortium.mpc import Endpoint, Session, run_party
 from tutelage_consortium.sharing import HEAD_BYTES, MODULUS, SPLIT_NAME_BYTES, ElementArray, decode
 
-_BEGUN, _AGREED = "computed", "entities.json"  # where a party keeps what a batch was begun with
-_TESTED, _SEED = "tested", "seed"  # and its part of what the test of shares follows from
+# A folder and a file in the home of a party: the shares with which a batch was begun (step 5).
+_BEGUN, _AGREED = "computed", "entities.json"
+# The same for this party's part of the seed of the test (step 4).
+_TESTED, _SEED = "tested", "seed"
 _MISSED = "its shares did not reach all computing parties in time, or do not belong together."
 
 
 class _EntityShares(NamedTuple):
     """One entity's shares as one party holds them; private to it."""
 
-    split: str
+    split: str  # random name of the splitting, the same at all three parties
     blocks: ElementArray  # (blocks, queries, classes) of residues, or (1, 1, numbers) of a sum
-    digest: str
+    digest: str  # of the whole payload: name of the splitting, salt and shares
 
     def __repr__(self) -> str:
         return f"EntityShares(<shares hidden: private>, split={self.split!r})"
 
 
-# By entity: its splitting, and the hash of each party's shares of it.
+# By entity: the name of its splitting, and the hash of the shares of the first, second and third party.
 _Pins = dict[str, tuple[str, str, str, str]]
 
 
 @frozen
 class _Statement:
-    """The statement of a party to the others about its shares; public, for a salted hash hides the shares."""
+    """The statement of a party to the others about its shares; public.
+
+    It hides the shares: each payload that is hashed holds `SALT_BYTES` that the entity drew for this party alone.
+    """
 
     roster: str  # with whose keys this party opens and seals
     batch: str
@@ -59,7 +78,8 @@ class _Statement:
     nonce: str
     # By entity: its splitting, and the hash of this party's shares of it.
     held: dict[str, tuple[str, str]]
-    begun: Annotated[_Pins, Meta(min_length=1)] | None  # a batch is begun with somebody's votes
+    # With which an earlier attempt began the batch, if this party remembers one.
+    begun: Annotated[_Pins, Meta(min_length=1)] | None
 
 
 def _statement_of(
@@ -133,12 +153,12 @@ class Computed(NamedTuple):
 class ComputingParty:
     """One of three parties that add shares, compare them under multi-party computation, and open nothing but labels.
 
-    Privacy: this party's shares alone are uniformly random numbers, and so is everything that the others
-    send it. Labels leave in shares too, sealed for the aggregator. Semi-honest security with an honest majority: two
-    parties that pool what they have learn the noised totals (docs/howto/consortium.md says what that is worth).
+    Privacy, if all parties follow the protocol and at most one is curious (semi-honest, honest majority):
 
-    For sums of ballots nothing is compared: each party adds its shares of the ballots that all three agreed on, and
-    sends the aggregator its share of the total. Any two of them together still have uniform numbers.
+    - Labels: one party sees uniformly random numbers only. Two parties that pool their shares learn the noised totals
+      (docs/howto/consortium.md says what that is worth).
+    - Sums of ballots: nothing is compared; each party adds its shares and sends the aggregator its share of the total.
+      Even two parties together see uniformly random numbers only.
 
     Parameters
     ----------
@@ -189,11 +209,11 @@ class ComputingParty:
         if kept is not None:
             begun = msgspec.json.decode(kept[_AGREED], type=_Pins)
         held, left_out = self._usable_shares(batch, mailbox)
-        # The others cannot add hospitals whose shares this party lacks.
+        # The other parties cannot add entities whose shares this party lacks.
         self.consortium.require_quorum(held, left_out)
 
         async def body(session: Session) -> tuple[str, Names, bytes, int] | FederationError:
-            """Return a refusal that all parties come to, and do not raise it, so that none is taken for lost."""
+            """Return the outcome, or a refusal that all parties reach: if it were raised, a party would seem lost."""
             try:
                 run, entities = await self._agree(session, batch, begun, held, left_out)
                 totals = np.stack([held[name].blocks for name in entities]).sum(axis=0) % MODULUS
@@ -248,13 +268,14 @@ class ComputingParty:
                 held[entity.name] = _EntityShares(split, blocks, sha256_of(payload))
             except (FederationError, InvalidDataError) as error:
                 left_out[entity.name] = str(error)
+        # A release of sums names the entities, with their numbers of people, with which it was begun.
         if expected.people is not None:
             self._home.require_known(expected.people)
             held = {name: shares for name, shares in held.items() if name in expected.people}
         return held, left_out
 
     async def _seed(self, session: Session, batch: Batch, pins: _Pins) -> bytes:
-        """Return what the coefficients of the test of these shares follow from: the same in every attempt."""
+        """Return the common seed of the random projections by which shares are tested: the same in every attempt."""
         name = f"{batch.identifier}-{sha256_of(canonical(pins).encode())[:32]}"
         own = self._home.keep(_TESTED, name, {_SEED: secrets.token_bytes(32)})
         return hashlib.sha256(b"".join(await session.exchange(own[_SEED]))).digest()
@@ -267,13 +288,14 @@ class ComputingParty:
         held: dict[str, _EntityShares],
         left_out: dict[str, str],
     ) -> tuple[str, Names]:
-        """Fix on every disk whose votes are in the labels; return the name of the computation, and these entities."""
+        """Do steps 2 to 5; return the name of the run and its entities, and add others to `left_out`, with reasons."""
         messages = await session.exchange(_statement_of(self.consortium, batch, held, begun))
         everyones = [_read_statement(message) for message in messages]
         pins = _agreed_pins(everyones)
         for each in everyones:
             for name in each.held.keys() - pins.keys() - left_out.keys():
                 left_out[name] = _MISSED
+
         remembered = [each.begun is not None for each in everyones]
         bounds = self._scheme.expected_shares(batch).bounds
         # Values that all three remember were found to be small enough before they wrote them down.
@@ -281,22 +303,27 @@ class ComputingParty:
             self.consortium.require_quorum(pins, left_out)
             vectors = np.stack([held[name].blocks.reshape(-1) for name in pins])
             seed = await self._seed(session, batch, pins)
-            tested = await session.find_oversized(vectors, [bounds[name] for name in pins], seed)
-            large = {*compress(pins, tested)}
+            is_oversized = await session.find_oversized(
+                vectors, [bounds[name] for name in pins], seed
+            )
+            large = {*compress(pins, is_oversized)}
             left_out |= dict.fromkeys(
                 large, "what it sent is larger than that of all its people or teachers can be."
             )
+            # They passed in the earlier attempt: a party lost its seed, or does not keep to the protocol.
             if large and any(remembered):
                 raise StaleBatchError(
                     f"Batch {batch.identifier} began with values that are too large. Ask it again."
                 )
             pins = {name: pin for name, pin in pins.items() if name not in large}
         self.consortium.require_quorum(pins, left_out)
+
         begun_with = {_AGREED: canonical(pins).encode()}
         if self._home.keep(_BEGUN, batch.identifier, begun_with) != begun_with:
             raise StaleBatchError(
                 f"Batch {batch.identifier} was begun with other votes by another process. Try again."
             )
+
         about = canonical([batch.identifier, pins, [each.nonce for each in everyones]])
         run = sha256_of(about.encode())
         if set(await session.exchange(run.encode())) != {run.encode()}:

@@ -60,24 +60,34 @@ class Mailbox:
 
     Notes
     -----
-    It holds ``members/<name>.<keys>.json``, ``rosters/<number>.json``, ``accepted/<number>/<name>.signature``,
-    ``batches/<id>.<key>.batch`` and ``.collected``, and messages
-    ``<kind>/<id>/<sender>.to-<recipient>.<keys>.sealed``. `<keys>` are of both ends: who has new keys is sent the same
-    again. Writing the same bytes again changes nothing; other
-    bytes in the same place, and files that are damaged or no plain files, are refused.
+    It holds these files; `<digest>` is a short hash of keys, so that new keys have a new place:
+
+    - ``members/<name>.<digest>.json``: the public keys of a member
+    - ``rosters/<number>.json``: a roster that was proposed
+    - ``accepted/<number>/<name>.signature``: a member's acceptance of it
+    - ``batches/<id>.<digest>.batch`` and ``.collected``: a batch, and that it is collected; keys of the aggregator
+    - ``shares/<id>/<sender>.to-<recipient>.<digest>.sealed``: an entity's shares; keys of sender and recipient
+    - ``labels/<id>/<sender>.to-<recipient>.<digest>.<run>.sealed``: a computing party's shares of the outcome, one file
+      per run of the computation
+
+    Writing the same bytes again changes nothing. Other bytes in the same place, damaged files and links are refused.
     """
 
     def __init__(self, folder: AnyPath) -> None:
         self.folder = Path(folder)
 
     def put_member(self, member: Member) -> None:
-        """Lay down the public keys of a member, if they do not lie there."""
+        """Write the public keys of a member, if they are not stored there."""
         path = self.folder / "members" / f"{member.name}.{_digest(member.fingerprint)}.json"
         if not path.exists():
             write_once(path, member.to_bytes())
 
     def members(self) -> list[Member]:
-        """Return all public keys that lie there, the newest of each name last; what is no member is skipped."""
+        """Return all public keys that are stored, the newest of each name last; other files are skipped.
+
+        The order trusts the times of the files, which the owner of the folder can set. This chooses only which keys the
+        coordinator proposes: members compare the words of the roster, a hash of all keys, before they accept it.
+        """
         folder = self.folder / "members"
         found = list[tuple[int, Member]]()
         for name in matching_names(folder, r"[A-Za-z0-9_-]+\.[0-9a-f]{16}\.json"):
@@ -117,7 +127,11 @@ class Mailbox:
         )
 
     def put_collected(self, identity: Identity, batch: Batch, consortium: Consortium) -> None:
-        """Sign, as the aggregator, that a batch is collected: whatever keys members have later, none works on it."""
+        """Sign, as the aggregator, that a batch is collected, so that no member works on it again.
+
+        With other keys, the aggregator finds neither the batch nor this file. Junk in its place is not overwritten:
+        then members may compute the batch once more, with the same votes.
+        """
         path = self.batch_path(batch.identifier, consortium).with_suffix(".collected")
         if not self.is_collected(batch.identifier, consortium):
             signed = SignedDocument.sign(identity, _line_of_collection(batch.identifier))
@@ -163,7 +177,7 @@ class Mailbox:
         ]
 
     def answer(self, batch: Batch, sender: Member, recipient: Member) -> "_Slot":
-        """Return where an entity's sealed shares for a computing party lie."""
+        """Return the place of an entity's sealed shares for a computing party."""
         return _Slot(
             self.folder / "shares" / batch.identifier / f"{_between(sender, recipient)}.sealed"
         )
@@ -171,7 +185,7 @@ class Mailbox:
     def put_labels(
         self, batch: Batch, sender: Member, recipient: Member, run: str, envelope: bytes
     ) -> None:
-        """Lay down a computing party's sealed shares of the labels, as one run of the computation made them."""
+        """Write a computing party's sealed shares of the labels that one run of the computation made."""
         name = f"{_between(sender, recipient)}.{require_hexadecimal(run, _RUN_DIGITS, 'run', 'Mailbox')}.sealed"
         write_once(self.folder / "labels" / batch.identifier / name, envelope)
 
@@ -182,7 +196,7 @@ class Mailbox:
 
         Files of any other kind or name, and files longer than shares of this batch can be, are skipped.
         """
-        # One query may be a round of a sum, whose numbers are known from its row alone.
+        # A batch of one query may be a sum of unknown length, so only the limit of all messages applies to it.
         most = (
             MOST_BYTES if batch.n_queries == 1 else ELEMENT_BYTES * batch.n_queries + _BESIDE_LABELS
         )
@@ -201,11 +215,11 @@ class _Slot:
     path: Path
 
     def put(self, envelope: bytes) -> None:
-        """Lay the message down."""
+        """Write the message."""
         write_once(self.path, envelope)
 
     def envelope(self) -> bytes | None:
-        """Return what was laid down, or None if nothing was yet."""
+        """Return the message, or None if there is none yet."""
         try:
             size = _size(self.path)
         except (FileNotFoundError, NotADirectoryError):
@@ -252,7 +266,7 @@ def _line_of_collection(identifier: str) -> bytes:
 
 
 def _has_signed(member: Member, line: bytes, path: Path) -> bool:
-    """Return whether a file is the document of this line and no body that a member signed."""
+    """Return whether a file is the signature of `member` over exactly this line, without a body."""
     try:
         signed = SignedDocument.from_bytes(read_within(path, MOST_LINE_BYTES + SIGNATURE_BYTES))
     except InvalidDataError:
@@ -294,17 +308,18 @@ def batch_status(
 ) -> BatchStatus:
     """Return how far one batch is; labels that a party did not sign count as none.
 
-    The hospitals that have answered are known from what lies in this mailbox for one `recipient`, or for all of them.
+    An entity has answered if this mailbox holds its shares for the `recipient`, or for all parties. The batch is
+    complete if all parties finished one run of the computation, or if the aggregator signed that it is collected.
     """
     parties = consortium.computing_parties
     aggregator = consortium.aggregator
     recipients = parties if recipient is None else [recipient]
     entities = names_of(consortium.entities)
     lacking = {
-        one.name
-        for one in consortium.entities
-        for each in recipients
-        if not mailbox.answer(batch, one, each).path.exists()
+        entity.name
+        for entity in consortium.entities
+        for party in recipients
+        if not mailbox.answer(batch, entity, party).path.exists()
     }
     missing = tuple(name for name in entities if name in lacking)
     answered = tuple(name for name in entities if name not in lacking)
