@@ -474,9 +474,9 @@ def test_whether_the_data_changed_between_two_releases_does_not_show(world, call
     assert export.count('"kind": "bound"') == 2
 
 
-def count_people(settings, *given, shown=cli_run._print_summary):
+def count_people(settings, *given, shown=cli_run._summary):
     print(f"{len(rows_of(settings.base))} rows")  # noqa: T201
-    shown(settings, *given)
+    return shown(settings, *given)
 
 
 def card_with_seconds(*given, made=cli_run._card):
@@ -537,7 +537,7 @@ def test_no_screen_of_any_verb_depends_on_one_person_but_through_noise(by, world
 
 TWICE = [COMMANDS[0], NEW_RELEASE, ("ledger", "export", LEDGER)]
 PUBLISHED = {
-    "the number of rows on standard output": (cli_run, "_print_summary", count_people),
+    "the number of rows on standard output": (cli_run, "_summary", count_people),
     "seconds on the card": (cli_run, "_card", card_with_seconds),
     "addresses in the student": (store, "_without_traces", bytes),
     "a binding only where the data changed": (Beginning, "write", bind_if_changed),

@@ -100,7 +100,7 @@ def _is_abstention(result: object) -> bool:
 
 def train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Results:
     """Yield the number and the result of each of these teachers as they finish, in any order."""
-    backend: Any = get_active_backend()[0]
+    backend = cast("Any", get_active_backend()[0])
     is_dask = hasattr(backend, "client")
     if is_dask:
         _let_joblib_see_deaths(backend)
