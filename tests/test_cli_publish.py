@@ -245,8 +245,9 @@ def test_an_epsilon_that_passed_its_test_stands_on_the_card_beside_the_other(cla
 @pytest.mark.rest
 def test_a_claim_does_not_cover_what_is_released_after_it(claimed):
     """Answers that a check allowed for and did not give pay for no later ones, either."""
-    options = "--mechanism confident --threshold 120 --sigma-threshold 12 --sigma 12"
-    made = claimed("torn.npz", options.split())
+    words = "--mechanism confident --threshold 120 --sigma-threshold 12 --sigma 12"
+    options = words.split()
+    made = claimed("torn.npz", options)
     assert tutelage(*ON_CARD, cwd=made).returncode == 0
     assert "Name that ledger with --ledger" in refusal(
         tutelage("card", "out", "--claim", "claim.json"), 2

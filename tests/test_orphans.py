@@ -66,6 +66,8 @@ def test_no_worker_outlives_the_process_that_trains(back_end, estimator, number,
 @pytest.mark.rest
 def test_a_worker_that_starts_after_its_parent_ended_ends_too(tmp_path):
     """A process whose parent is another one than the one it was started by is an orphan already."""
-    script = "import os; from tutelage.teachers.parallel import _end_after; _end_after(os.getpid())"
+    script = (
+        "import os; from tutelage.teachers.parallel import _exit_after; _exit_after(os.getpid())"
+    )
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=False)
     assert done.returncode == -signal.SIGKILL

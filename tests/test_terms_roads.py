@@ -122,7 +122,7 @@ def answer_of(made: Any, X: Any, y: Any, given: dict[str, Any]) -> tuple[Any, ..
         model = made().set_params(noise=SimulationNoise(0), random_state=0)
         intended = model.prepare(X, y, insist=True, **given)
         budget, method, sizes = intended.budget, intended.method, intended.public.sizes
-        ledger, event = budget.open_ledger(method, sizes), method.event(sizes)
+        ledger, event = budget.ledger_for(method, sizes), method.event(sizes)
     except TutelageError as error:
         return "refused", sorted(
             problem.name.rpartition(".")[2] for problem in getattr(error, "problems", ())

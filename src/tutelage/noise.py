@@ -88,12 +88,7 @@ class SystemNoise:
         with _opendp() as dp:
             return self._draw_winners(dp, dp.max_divergence(), counts, scale)
 
-    def randomized_response(
-        self,
-        classes: IntArray,
-        n_classes: int,
-        epsilon: float,
-    ) -> IntArray:
+    def randomized_response(self, classes: IntArray, n_classes: int, epsilon: float) -> IntArray:
         """Keep each class with probability `keep_chance`·2⁻⁶⁰, or else draw one of the others, all equally likely.
 
         Exact: 60 uniform bits are compared, and words that would favor some of the others are drawn again.
@@ -219,12 +214,7 @@ class SimulationNoise:
         first = np.argmax(wins, axis=1, keepdims=True)
         return np.take_along_axis(order, first, axis=1)[:, 0]
 
-    def randomized_response(
-        self,
-        classes: IntArray,
-        n_classes: int,
-        epsilon: float,
-    ) -> IntArray:
+    def randomized_response(self, classes: IntArray, n_classes: int, epsilon: float) -> IntArray:
         """Keep each class with probability `keep_chance`·2⁻⁶⁰, or else draw one of the others, all equally likely."""
         # classes, returned: (…); kept: (classes.size,)
         chance = keep_chance(epsilon, n_classes)

@@ -267,12 +267,7 @@ def release_many(
     return mechanism.release(votes, noise, predictions)
 
 
-def lower_bound(
-    here: IntArray,
-    there: IntArray,
-    delta: float,
-    level: float,
-) -> float:
+def lower_bound(here: IntArray, there: IntArray, delta: float, level: float) -> float:
     """Return an ε that outcomes of shape (draws, queries), whole numbers from 0 on, refute at this level."""
     half = len(here) // 2
     size = int(max(here.max(), there.max())) + 1
@@ -373,11 +368,7 @@ def law_p_value(labels: IntArray, law: FloatArray) -> float:
     return least_of(p_values)
 
 
-def p_value_of(
-    times: int,
-    trials: int,
-    chance: float,
-) -> float:
+def p_value_of(times: int, trials: int, chance: float) -> float:
     """Return the p-value of an event that happened so many times, by the exact binomial test."""
     return float(stats.binomtest(times, trials, min(1.0, float(chance))).pvalue)
 

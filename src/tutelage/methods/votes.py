@@ -333,11 +333,7 @@ class VotesOnQueries(Method):
         )
 
 
-def fewer_votes(
-    method: Method,
-    teachers: int,
-    queries: int,
-) -> Method:
+def fewer_votes(method: Method, teachers: int, queries: int) -> Method:
     """Return a method of votes with at most this many teachers and queries; other methods are returned unchanged."""
     if not isinstance(method, VotesOnQueries):
         return method

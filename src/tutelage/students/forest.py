@@ -66,7 +66,8 @@ class ForestStudent(SemiSupervisedClassifier):
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Return the probability of each class, shape (rows, classes) in the order of `classes_`."""
-        return self._probabilities(self.estimator_, self._known_rows(X))
+        rows = self._known_rows(X)
+        return self._probabilities(self.estimator_, rows)
 
     def _learn(self, X: Matrix, labels: IntArray) -> None:
         generator = np.random.default_rng(self.random_state)
