@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import r2_score
 
 from test_additive import SCHEMA, people
-from tutelage import PATERegressor, SimulationNoise
+from tutelage import PATEClassifier, PATERegressor, SimulationNoise
 from tutelage.estimator.inputs import Rows
 from tutelage.exceptions import (
     BudgetExceededError,
@@ -128,7 +128,10 @@ def test_it_is_a_regressor_of_scikit_learn():
     model = of(epsilon=2.0, target_range=(0.0, 10.0), unit="person")
     assert is_regressor(model)
     copied: Any = clone(model)
-    assert copied.get_params()["target_range"] == (0.0, 10.0)
+    parameters = copied.get_params(deep=False)
+    assert parameters["target_range"] == (0.0, 10.0)
+    assert len(parameters) == 14
+    assert parameters.keys() - PATEClassifier().get_params(deep=False).keys() == {"target_range"}
     rows, y = made_up(1_000)
     named: Any = model.fit(
         {**rows, "days": y, "person": np.arange(1_000)}, "days", entity_ids="person"

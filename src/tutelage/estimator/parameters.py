@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
 from types import NoneType
-from typing import Any, ClassVar, ParamSpec, Self, final
+from typing import Any, ClassVar, ParamSpec, Self, cast, final
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -198,7 +198,7 @@ class Parameters(BaseEstimator):
     random_state: int | None = None
     n_jobs: int | None = None
     progress: bool = False
-    features: Any = None  # a parameter of a classifier
+    features = cast("Any", None)  # a parameter of a classifier, so without an annotation here
     _owner: ClassVar[str]  # as errors call the estimator
     _columns: ClassVar[tuple[Any, str]]  # the types of `columns`, and what errors say of them
 

@@ -113,11 +113,7 @@ class PublicFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return f"{type(self).__name__}({', '.join(parts)})"[:N_CHAR_MAX]
 
 
-def require_public_map(
-    features: object,
-    owner: str,
-    name: str = "features",
-) -> FeatureMap:
+def require_public_map(features: object, owner: str, name: str = "features") -> FeatureMap:
     """Return `features` if it is a map whose ``fit`` learns nothing, or a plain pipeline of such; refuse all others."""
     for part in parts_of(features):
         is_public = isinstance(part, PublicFeatureMap) and type(part).fit is PublicFeatureMap.fit
@@ -175,25 +171,14 @@ def check_row_by_row(features: FeatureMap, X_public: Array) -> None:
             )
 
 
-def _agree(
-    trial: Array,
-    expected: Array,
-    *,
-    exactly: bool,
-) -> bool:
+def _agree(trial: Array, expected: Array, *, exactly: bool) -> bool:
     if trial.shape != expected.shape:
         return False
     are_numbers = trial.dtype.kind in "buif" and expected.dtype.kind in "buif"
     if exactly or not are_numbers:
         return trial.tobytes() == expected.tobytes()
     size = float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected)))
-    return np.allclose(
-        trial,
-        expected,
-        rtol=_ROUNDING,
-        atol=_ROUNDING * size,
-        equal_nan=True,
-    )
+    return np.allclose(trial, expected, rtol=_ROUNDING, atol=_ROUNDING * size, equal_nan=True)
 
 
 def features_of_private(
