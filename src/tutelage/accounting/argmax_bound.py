@@ -187,7 +187,11 @@ def _log_law_of_check(density: FloatArray) -> FloatArray:
     return np.log([at_least, below])
 
 
-def _worst_of_three_outcomes(positions: Positions, order: float, worst_found: float) -> float:
+def _worst_of_three_outcomes(
+    positions: Positions,
+    order: float,
+    worst_found: float,
+) -> float:
     """Return a bound on the worst E[φ] of all positions and `worst_found`, by branch and bound."""
     # x, y: (cells,), lowest corners of the cells that are left; at_corners: (cells,), E[φ] there
     # upper: (cells,), bounds over the cells

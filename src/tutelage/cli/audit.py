@@ -27,13 +27,7 @@ _FOR_THE_OWNER = (
 )
 
 
-def audit(
-    config: Path,
-    *,
-    draws: int = 40_000,
-    entities: int = 4,
-    as_json: bool = False,
-) -> None:
+def audit(config: Path, *, draws: int = 40_000, entities: int = 4, as_json: bool = False) -> None:
     """Test the noise, the sensitivity and the public rows of a pipeline.
 
     The exit code is 3 if a check fails.

@@ -5,11 +5,7 @@ from pathlib import Path
 from tutelage.cli.text import say
 
 
-def key(
-    name: str,
-    *,
-    folder: Path = Path(),
-) -> None:
+def key(name: str, *, folder: Path = Path()) -> None:
     """Make a key to sign cards with: NAME.private.json, for the signer alone, and NAME.public.json, for all others.
 
     Parameters

@@ -230,12 +230,7 @@ def raise_budget(
 
 
 @ledger.command()
-def withdraw(
-    file: File,
-    *,
-    person: list[str],
-    yes: bool = False,
-) -> None:
+def withdraw(file: File, *, person: list[str], yes: bool = False) -> None:
     """Leave the rows of people out of all later releases. Waits for a release that is running.
 
     Parameters
@@ -264,10 +259,7 @@ def withdraw(
 
 
 @ledger.command()
-def backup(
-    file: File,
-    copy: Path,
-) -> None:
+def backup(file: File, copy: Path) -> None:
     """Copy a ledger, which may be in use, and check the copy. Use the copy only if the ledger is lost.
 
     Parameters
@@ -281,12 +273,7 @@ def backup(
 
 
 @ledger.command()
-def head(
-    file: File,
-    *,
-    sign: Path | None = None,
-    output: Path | None = None,
-) -> None:
+def head(file: File, *, sign: Path | None = None, output: Path | None = None) -> None:
     """Print the head. Signed, it proves to others how far the ledger was; see `verify --head`.
 
     Parameters
@@ -492,11 +479,7 @@ def exposure(file: File, as_json: AsJson = False) -> None:
 
 
 @ledger.command()
-def export(
-    file: File,
-    *,
-    output: Path | None = None,
-) -> None:
+def export(file: File, *, output: Path | None = None) -> None:
     """Print every entry with its hash, one JSON object per line. The output contains no secrets.
 
     Parameters

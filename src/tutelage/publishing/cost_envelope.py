@@ -142,7 +142,12 @@ def noise_to_pass(event: Check, votes: VoteHistogram, offsets: FloatArray | None
     return (needed - votes.counts).min(axis=1).astype(np.int64)
 
 
-def _check_reach(noise: Noise, order: float, needed: IntArray, steps: int) -> FloatArray:
+def _check_reach(
+    noise: Noise,
+    order: float,
+    needed: IntArray,
+    steps: int,
+) -> FloatArray:
     """Return the cost of a check within j = 0..steps changed ballots."""
     # needed, at: (queries,); excess: (2·half_width + 2·steps + 4,), by x; worst, returned: (queries, steps + 1)
     # The check passes if noise ≥ x, and each ballot moves x by at most one. So within j ballots, the cost is that of
@@ -179,7 +184,12 @@ def _reach_of_two_classes(
 
 
 @lru_cache(maxsize=8)
-def _exact_by_gap(event: Event, n_teachers: int, unit: PrivacyUnit, order: float) -> FloatArray:
+def _exact_by_gap(
+    event: Event,
+    n_teachers: int,
+    unit: PrivacyUnit,
+    order: float,
+) -> FloatArray:
     """Return the exact cost by n₀ − n₁ = −n_teachers … n_teachers, the gap between the counts of classes 0 and 1.
 
     Of every gap, a histogram where all moves are possible: both classes have votes, and a teacher abstains.
