@@ -29,6 +29,7 @@ from tutelage import (
 )
 from tutelage.accounting.filter import GaussianFilter, RenyiFilter
 from tutelage.ballots import OneHot, Vector, sum_of_cells
+from tutelage.boundary import Boundary
 from tutelage.digests import data_digest, plain_settings
 from tutelage.events import Composed, Repeated
 from tutelage.exceptions import (
@@ -426,3 +427,20 @@ def test_sums_are_added_only_where_blocks_hold_different_people():
 def test_a_method_that_is_not_calibrated_does_not_run(name):
     with pytest.raises(InvalidParameterError, match="must be set, or found by a fit"):
         EVERY[name].event(Sizes(n_classes=3, n_public=80, unit=UNITS))
+
+
+def test_an_answer_says_its_own_cost_though_it_is_noted_twice_and_another_is_free(monkeypatch):
+    session = LabelingSession(
+        VOTED, GNMax(40.0), Ledger.in_memory(epsilon=20.0, delta=1e-5, unit=VOTED.unit)
+    )
+    note_stored = Boundary._note_stored
+
+    def interrupted(boundary: Boundary, stored: Any) -> Any:
+        note_stored(boundary, stored)
+        assert session.ask(ROWS).cost == 0
+        return note_stored(boundary, stored)
+
+    monkeypatch.setattr(Boundary, "_note_stored", interrupted)
+    assert session.ask(ROWS).cost > 0
+    assert session._boundary.cost == pytest.approx(session.ledger.state().spent)
+    assert len(session._boundary.noised) == 1

@@ -92,6 +92,16 @@ class _Unstored(Private):
 
 
 @final
+@by_identity
+class _Charged(Private):
+    """The cost of one request, and the ballots behind answers that were drawn for it; private."""
+
+    event: Event
+    cost: float  # in ε of the budget
+    noised: NoisedBallots | None = None
+
+
+@final
 class Boundary:
     """Releases what methods ask for, within the budget of a ledger.
 
@@ -117,14 +127,17 @@ class Boundary:
         self.prepared = prepared
         self._file = file
         self._noise = noise
-        self.noised: list[NoisedBallots] = []  # private
         self.n_earlier = 0  # answers of earlier releases that were recalled
-        # Per request: the event that was charged, and its cost in ε of the budget.
-        self._charges: list[tuple[Event, float]] = []
+        self._charged: list[_Charged] = []
         self._unstored: _Unstored | None = None
         self._entries = set[int]()  # of the ledger, under which answers were drawn here
         # By query key: whether the noise of its answer was drawn here, and not earlier.
         self._drawn_here = dict[bytes, bool]()
+
+    @property
+    def noised(self) -> list[NoisedBallots]:
+        """The ballots behind the answers that were drawn here; private."""
+        return [charged.noised for charged in self._charged if charged.noised is not None]
 
     @property
     def n_drawn(self) -> int:
@@ -145,7 +158,7 @@ class Boundary:
     @property
     def event(self) -> Event:
         """All that was charged for the answers given here."""
-        events = [event for event, _ in self._charges]
+        events = [charged.event for charged in self._charged]
         if len(events) == 1:
             return events[0]
         return Composed(tuple(events))
@@ -153,7 +166,7 @@ class Boundary:
     @property
     def cost(self) -> float:
         """The cost of the answers given here, in ε of the budget."""
-        return sum(cost for _, cost in self._charges)
+        return sum(charged.cost for charged in self._charged)
 
     def run(self, steps: Asking[Result]) -> Result:
         """Answer one request after the other, and return what the method makes of the answers."""
@@ -195,9 +208,15 @@ class Boundary:
         first = next(method.steps(public))
         if isinstance(first, Request):
             keys = self.keys(first)
-            # A reservation that a crashed process left open, which pays for some, is found in the turn alone.
-            with self.account.turn(keys):
-                self._recall_with_room(first, self.event_of_one(first), keys)
+            event = self.event_of_one(first)
+            try:
+                self._recall_with_room(first, event, keys)
+            except BudgetExceededError:
+                # A reservation that a crashed process left open, which pays for some, is found in the turn alone.
+                if not self.ledger.state().unsettled:
+                    raise
+                with self.account.turn(keys):
+                    self._recall_with_room(first, event, keys)
         elif not self.account.has_learned(first.name):
             # The method learns something before its first request, which is not stored: so it never asked anything.
             worst_case = method.event(public.sizes)
@@ -236,10 +255,10 @@ class Boundary:
         # A release whose answers are all remembered need not wait for others, unless it has answers to store.
         with self.account.turn(unless_answered=keys if self._unstored is None else ()):
             self.store_late()
-            labels = self._recall_or_draw(request, keys, guard)
+            labels, charged = self._recall_or_draw(request, keys, guard)
         # values: (queries, numbers)
         values = np.array([labels[key] for key in keys], dtype=np.int64)
-        return Answer(values, *self._charges[-1])
+        return Answer(values, charged.event, charged.cost)
 
     def _release_in_part(self, request: Request) -> Answer | None:
         """Return the answers to the first rows, as many as the budget allows; None for none."""
@@ -253,30 +272,31 @@ class Boundary:
 
     def _recall_or_draw(
         self, request: Request, keys: list[bytes], guard: Guard | None
-    ) -> Mapping[bytes, Labels]:
-        """Return the answer to each key and note what they cost, in the turn of this release: steps 2 to 6."""
+    ) -> tuple[Mapping[bytes, Labels], _Charged]:
+        """Return the answer to each key, and note and return what they cost, in this release's turn: steps 2 to 6."""
         event = self.event_of_one(request)
-        free = Repeated(event, 0), 0.0
+        free = _Charged(Repeated(event, 0), 0.0)
         places = first_places(keys)
         remembered = self._recall_with_room(request, event, places)
         self._drawn_here = dict.fromkeys(remembered, False) | self._drawn_here
         new = [key for key in places if key not in remembered]
         if not new:
-            self._charges.append(free)
-            return remembered
+            self._charged.append(free)
+            return remembered, free
         if guard is not None:
             guard(self.ledger.history())
 
         ballots, predictions = self._cast(request, np.array([places[key] for key in new]))
         if isinstance(ballots, Wishes):
-            return {**remembered, **self._draw_granted(request, event, new, ballots)}
+            labels, charged = self._draw_granted(request, event, new, ballots)
+            return {**remembered, **labels}, charged
 
         reserved = self.account.reserve(NewQueries(event, places))
         answered = reserved.answers
         self._drawn_here = dict.fromkeys(answered, False) | self._drawn_here
         if reserved.reservation is None:
-            self._charges.append(free)
-            return answered
+            self._charged.append(free)
+            return answered, free
         # Where the ledger's disk has no locks, others may have answered some of the queries since.
         if len(answered) > len(remembered):
             is_left = np.array([key not in answered for key in new])
@@ -284,7 +304,8 @@ class Boundary:
             ballots = ballots.select(is_left)
             if predictions is not None:
                 predictions = predictions[is_left]
-        return answered | self._draw(request, reserved.reservation, new, ballots, predictions)
+        labels, charged = self._draw(request, reserved.reservation, new, ballots, predictions)
+        return answered | labels, charged
 
     def _cast(self, request: Request, rows: IntArray) -> tuple[Any, FloatArray | None]:
         """Return the ballots on these rows of a request, in the form that it asks for, and the predictions for them."""
@@ -301,7 +322,7 @@ class Boundary:
 
     def _draw_granted(
         self, request: Request, event: Any, new: list[bytes], wishes: Wishes
-    ) -> dict[bytes, Labels]:
+    ) -> tuple[dict[bytes, Labels], _Charged]:
         """Return new labels of a campaign, from the votes that each person has left; the first batch pays for all."""
         voters = Voters(wishes.names, wishes.digest)
         wanted = wishes.votes.per_teacher()
@@ -344,8 +365,8 @@ class Boundary:
         campaign: Reservation | None = None,
         *,
         pays: bool = False,
-    ) -> dict[bytes, Labels]:
-        """Draw the answers to these keys under a reservation and store them; return those that count.
+    ) -> tuple[dict[bytes, Labels], _Charged]:
+        """Draw the answers to these keys under a reservation and store them; return those that count, and their cost.
 
         If this batch `pays` for its campaign, the cost of the whole campaign is charged to it, and otherwise nothing.
         """
@@ -390,16 +411,18 @@ class Boundary:
             self._unstored = None
             self.account.forfeit(reservation)
             raise
-        self._note_stored(unstored)
-        return labels
+        return labels, self._note_stored(unstored)
 
-    def _note_stored(self, stored: _Unstored) -> None:
-        """Take note that answers are in the ledger."""
+    def _note_stored(self, stored: _Unstored) -> _Charged:
+        """Take note that answers are in the ledger, and return what they cost."""
         self._drawn_here |= dict.fromkeys(stored.answers, True)
         self._entries |= stored.entries
-        self._charges.append((stored.charged, self.account.share_of(stored.charged)))
-        self.noised.append(stored.noised)
+        charged = _Charged(stored.charged, self.account.share_of(stored.charged), stored.noised)
+        # An interrupted call may have noted them before. Cost and ballots are noted in one step.
+        if not any(noised is stored.noised for noised in self.noised):
+            self._charged.append(charged)
         self._unstored = None
+        return charged
 
     def store_late(self) -> None:
         """Store answers that could not be stored when they were drawn.

@@ -10,7 +10,7 @@ The words of methods:
 - wishes: votes that people would cast, before the ledger grants each a number of them. Requests that share such grants
   are a campaign.
 - answer: the release for a request, public. None for a request of an earlier release that was never answered.
-- kept: the ballots behind an answer, private, for the data set owner.
+- noised: the ballots behind an answer, private, for the data set owner.
 - asking: a generator that yields requests, is sent answers and returns a result. Steps: one that returns an outcome.
 - calibrated: the mechanism of a method, given or found by the budget.
 - simulated: with noise that protects no one, for rehearsals and tests.
