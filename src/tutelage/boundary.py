@@ -387,9 +387,8 @@ class Boundary:
         happened = charged = drawn.event
         entries = {reservation.number}
         if campaign is not None:
-            happened = Repeated(
-                campaign.event, 0
-            )  # the reservation of the campaign was charged for it
+            # The reservation of the campaign was charged for it.
+            happened = Repeated(campaign.event, 0)
             charged = Repeated(campaign.event, int(pays))
             entries.add(campaign.number)
         unstored = _Unstored(

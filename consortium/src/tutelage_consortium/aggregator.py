@@ -124,9 +124,8 @@ class Aggregator:
                 continue
             self.consortium.require_size(draft.queries)
             if new_batch or not earlier:
-                self._boundary.account.require_room(
-                    draft.event, draft.queries
-                )  # nothing is begun in vain
+                # Without room, no batch is begun.
+                self._boundary.account.require_room(draft.event, draft.queries)
                 row = draft.rows(before and self._following(before))
                 made = Batch.make(self._home.identity, self.consortium, row).to_bytes()
                 self._home.keep(_ASKED, f"{draft.name}-{len(earlier)}", {_BATCH: made})

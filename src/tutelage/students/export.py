@@ -88,10 +88,8 @@ _NEEDS_MISSING_FIX: tuple[type, ...] = (
     ExtraTreesClassifier,
     RandomForestClassifier,
 )
-_TREES: tuple[type, ...] = (
-    *_NEEDS_MISSING_FIX,
-    GradientBoostingClassifier,
-)  # which round rows to 32 bits
+# Models that round rows to 32 bits.
+_TREES: tuple[type, ...] = (*_NEEDS_MISSING_FIX, GradientBoostingClassifier)
 _MISSING_TO_LEFT = "nodes_missing_value_tracks_true"
 _ONNX = form("an ONNX student", lambda path: b"skl2onnx" in path.read_bytes()[:64])
 

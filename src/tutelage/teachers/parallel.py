@@ -241,9 +241,8 @@ def result_without_quotes(caller: str, work: Callable[..., Result], *arguments: 
     """Return the result of `work`; replace its error by one that names the `caller` and the type of error only."""
     try:
         return work(*arguments)
-    except (
-        BaseException
-    ) as error:  # compiled extensions panic with errors that are not of Exception
+    # Compiled extensions panic with errors that are no Exception.
+    except BaseException as error:
         error_type = type(error)
         fault = MachineFaultError if _is_of_machine(error) else TeacherTrainingError
     # Raised outside the `except` block: otherwise `__context__` keeps the original error, whose message may quote rows.
