@@ -154,3 +154,88 @@ def test_reports_that_cannot_come_from_the_mechanism_are_refused(mechanism, repo
 def test_decoders_that_do_not_suit_the_mechanism_are_refused(mechanism, decoder, reports, message):
     with pytest.raises(InvalidParameterError, match=message):
         decode(np.array(reports), mechanism, 7, decoder)
+
+
+def _of_two_epsilons(mechanism, accuracy=0.8, classes=10, queries=1_000):
+    """Return true classes and reports of 30 entities at ε = 2 and 270 at 0.2, with votes that are often right."""
+    rng = np.random.default_rng(11)
+    truth = rng.integers(classes, size=queries)
+    other = (truth + rng.integers(1, classes, size=(300, queries))) % classes
+    votes = np.where(rng.random((300, queries)) < accuracy, truth, other)
+    each = [mechanism(2.0)] * 30 + [mechanism(0.2)] * 270
+    noise = SimulationNoise(12)
+    parts = [
+        each[0].perturb(votes[:30], classes, noise),
+        each[-1].perturb(votes[30:], classes, noise),
+    ]
+    return truth, np.concatenate(parts), each
+
+
+def test_reports_at_a_larger_epsilon_count_more():
+    truth, reports, each = _of_two_epsilons(KRandomizedResponse)
+    # Standard errors of a thousand queries: 1.3 and .4 points; the limits are more than six of them away.
+    alike = np.mean(decode(reports, each[0], 10) == truth)
+    weighted = np.mean(decode(reports, each, 10) == truth)
+    assert alike < 0.86 < 0.95 < weighted
+    # The order of entities does not matter, and one mechanism repeated is that mechanism.
+    order = np.random.default_rng(13).permutation(300)
+    shuffled = decode(reports[order], [each[place] for place in order], 10)
+    assert np.mean(shuffled == decode(reports, each, 10)) == 1
+    alone = decode(reports, [each[0]] * 300, 10)
+    assert np.array_equal(alone, decode(reports, each[0], 10))
+    few = np.where(np.arange(300)[:, None] < 30, -1, reports)
+    assert np.array_equal(decode(few, each, 10), decode(reports[30:], each[-1], 10))
+
+
+def test_all_decoders_weigh_the_reports():
+    truth, reports, each = _of_two_epsilons(KRandomizedResponse, queries=300)
+    plurality, inverse, likelihood = (decode(reports, each, 10, by) for by in Decoder)
+    assert np.mean(plurality == inverse) == 1
+    assert np.mean(likelihood == truth) > 0.95
+
+
+def test_vectors_with_less_noise_count_more():
+    def mechanism(epsilon):
+        return LocalGaussian(4 / epsilon**2)  # σ = 1 and 100
+
+    truth, reports, each = _of_two_epsilons(mechanism)
+    alike = np.mean(decode(reports, each[0], 10) == truth)
+    assert np.mean(decode(reports, each, 10) == truth) > alike + 0.5
+    assert local.weight_of_report(LocalGaussian(1.0), 2) == pytest.approx(1 / 1.25)
+
+
+def test_the_likelihood_of_several_channels_is_the_largest_on_the_simplex():
+    kinds = [TruncatedGeometric(3.0), as_printed(4.0), KRandomizedResponse(0.5)]
+    channel = np.hstack([kind.channel(3) for kind in kinds])
+    counts = np.random.default_rng(4).integers(0, 40, size=(5, channel.shape[1]))
+    shares = np.random.default_rng(5).dirichlet(np.ones(3) / 2, size=5_000)
+    found = maximize_likelihood(counts, channel)
+    assert found.sum(axis=1) == pytest.approx(np.ones(5))
+    best = (counts @ np.log(shares @ channel).T).max(axis=1)
+    assert np.all((counts * np.log(found @ channel)).sum(axis=1) >= best - 1e-4)
+
+
+@EACH
+def test_the_weight_is_the_variance_of_the_estimate_of_one_vote(mechanism):
+    channel = mechanism.channel(4)
+    reports = np.eye(channel.shape[1], dtype=int)
+    estimates = invert_channel(reports, channel)
+    chances = channel.mean(axis=0)
+    variances = chances @ (estimates - chances @ estimates) ** 2
+    assert 1 / local.weight_of_report(mechanism, 4) == pytest.approx(variances.mean())
+    # So the mean, by these weights, of estimates of equally many entities has the least variance.
+    other = local.weight_of_report(KRandomizedResponse(0.3), 4)
+    own = local.weight_of_report(mechanism, 4)
+    for share in np.linspace(0, 1, 21):
+        assert share**2 / own + (1 - share) ** 2 / other >= 1 / (own + other) - 1e-12
+
+
+@pytest.mark.parametrize(("mechanism", "decoder", "message"), [
+    ([KRandomizedResponse(1.0)], None, "as many as `reports` has rows. Got 1 for"),
+    ([], None, "as many as `reports` has rows"),
+    ([KRandomizedResponse(1.0), LocalGaussian(1.0)], None, "a class in all entities, or a vector"),
+    ([KRandomizedResponse(1.0), TruncatedGeometric(9.0)], "plurality", "not be 'plurality' for several"),
+])  # fmt: skip
+def test_mechanisms_that_do_not_go_together_are_refused(mechanism, decoder, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        decode(np.zeros((2, 1), dtype=int), mechanism, 3, decoder)

@@ -6,11 +6,11 @@ number, plus discrete Laplace noise, clamped: right for classes with an order, a
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from fractions import Fraction
 from itertools import permutations
-from math import exp, inf, nextafter
+from math import exp, inf, nextafter, sqrt
 from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
@@ -51,6 +51,7 @@ __all__ = [
     "local_gaussian_for",
     "maximize_likelihood",
     "plurality_threshold",
+    "weight_of_report",
 ]
 
 
@@ -378,23 +379,27 @@ class Decoder(StrEnum):
 
 def decode(
     reports: ArrayLike,
-    mechanism: LocalMechanism,
+    mechanism: LocalMechanism | Sequence[LocalMechanism],
     n_classes: int,
     decoder: Decoder | str | None = None,
 ) -> IntArray:
     """Return the label that the reports speak for, per query; lowest index wins ties.
 
+    Reports of different mechanisms count by `weight_of_report`, which is public: one at a small ε says little.
+
     Parameters
     ----------
     reports : integer array of shape (entities, queries), or (entities, queries, classes) for `LocalGaussian`
         What `LocalMechanism.perturb` drew, −1 (or zeros) for entities that did not take part.
-    mechanism : LocalMechanism
-        What every entity perturbed its vote by.
+    mechanism : LocalMechanism or sequence of them
+        What every entity perturbed its vote by, or what each of them did, in their order: every entity may choose its
+        own ε or σ.
     n_classes : int
         Number of classes.
     decoder : Decoder, optional
         Default: plurality for `KRandomizedResponse`, where all three agree but for ties, and for `LocalGaussian`,
-        which has no other; likelihood for the truncated geometric mechanisms.
+        which has no other; likelihood for the truncated geometric mechanisms. Several mechanisms may be decoded by
+        plurality only if all are `KRandomizedResponse` or all are `LocalGaussian`.
 
     Returns
     -------
@@ -405,35 +410,123 @@ def decode(
     ------
     InvalidParameterError
         If the decoder does not fit this mechanism, or is plurality where it elects the wrong class even of a unanimous
-        vote, however many entities there are.
+        vote, however many entities there are. If there is not one mechanism per entity, or some report a class and
+        others a vector.
     """
     integer_at_least(n_classes, 2, "n_classes", "decode")
-    chosen = _known_decoder(decoder, mechanism)
-    if isinstance(mechanism, ClassResponse):
-        channel = mechanism.channel(n_classes)
-        if chosen is Decoder.PLURALITY and plurality_threshold(channel) >= 1:
-            raise InvalidParameterError(
-                "decode.decoder",
-                f"not be 'plurality' for {mechanism!r} with {n_classes} classes, because even a unanimous vote "
-                "would elect the wrong class",
-                fix="Use 'likelihood' or 'inverse', or use KRandomizedResponse.",
+    reports_of = _by_mechanism(np.asarray(reports), mechanism)
+    chosen = _known_decoder(decoder, list(reports_of))
+    channels = list[FloatArray]()
+    counts = list[IntArray]()
+    weights = list[float]()
+    sums = list[Array]()
+    scores: Any
+    for kind, some in reports_of.items():
+        weights.append(weight_of_report(kind, n_classes))
+        if isinstance(kind, ClassResponse):
+            channels.append(_channel_for(kind, n_classes, chosen))
+            counts.append(count_reports(some, channels[-1].shape[1]))
+        else:
+            sums.append(_sums_of_vectors(some, n_classes))
+    if sums:
+        heard: Any = sum(of_kind.any(axis=(0, 2)) for of_kind in sums)
+        scores = sum(
+            weight * of_kind.sum(axis=0) for weight, of_kind in zip(weights, sums, strict=True)
+        )
+        return np.where(heard, scores.argmax(axis=1), ABSTAIN)
+    all_counts = np.hstack(counts)
+    match chosen:
+        case Decoder.PLURALITY:
+            # An estimate of a vote by randomized response is its report divided by p − q, whose square is the weight
+            # but for a constant, so that the report itself counts by the root.
+            scores = sum(
+                sqrt(weight) * of_kind[:, :n_classes]
+                for weight, of_kind in zip(weights, counts, strict=True)
             )
-        counts = count_reports(reports, channel.shape[1])
-        match chosen:
-            case Decoder.PLURALITY:
-                found: Array = counts[:, : len(channel)]
-            case Decoder.INVERSE:
-                found = invert_channel(counts, channel)
-            case Decoder.LIKELIHOOD:
-                found = maximize_likelihood(counts, channel)
-        return np.where(counts.any(axis=1), found.argmax(axis=1), ABSTAIN)
-    sums = np.asarray(reports)
-    if sums.ndim != 3 or sums.shape[2] != n_classes or sums.dtype.kind not in "iu":
+        case Decoder.INVERSE:
+            scores = sum(
+                weight * invert_channel(of_kind, channel)
+                for weight, of_kind, channel in zip(weights, counts, channels, strict=True)
+            )
+        case Decoder.LIKELIHOOD:
+            scores = maximize_likelihood(all_counts, np.hstack(channels))
+    return np.where(all_counts.any(axis=1), scores.argmax(axis=1), ABSTAIN)
+
+
+def weight_of_report(mechanism: LocalMechanism, n_classes: int) -> float:
+    """Return how much one report counts beside those of other mechanisms: 1/variance of the estimate of its vote.
+
+    The estimate is unbiased, one number per class; its variance is the mean over the classes, for votes of which each
+    class has an equal share. It follows from public settings alone, so that weighting costs no privacy.
+
+    Parameters
+    ----------
+    mechanism : LocalMechanism
+        What the vote was perturbed by.
+    n_classes : int
+        Number of classes, at least 2.
+    """
+    share = 1 / integer_at_least(n_classes, 2, "n_classes", "weight_of_report")
+    if isinstance(mechanism, LocalGaussian):
+        return 1 / (share * (1 - share) + mechanism.sigma**2)
+    if not isinstance(mechanism, ClassResponse):
+        raise InvalidParameterError(
+            "weight_of_report.mechanism",
+            "be a ClassResponse or LocalGaussian",
+            f"a {type(mechanism).__name__}",
+        )
+    channel = mechanism.channel(n_classes)
+    # estimates: (outcomes, classes)
+    estimates = np.linalg.pinv(channel)
+    squares: FloatArray = channel.mean(axis=0) @ estimates**2
+    return 1 / float(np.mean(squares) - share**2)
+
+
+def _by_mechanism(
+    reports: Array, mechanism: LocalMechanism | Sequence[LocalMechanism]
+) -> dict[LocalMechanism, Array]:
+    """Return the reports of each different mechanism."""
+    if isinstance(mechanism, LocalMechanism):
+        return {mechanism: reports}
+    of_each = list(mechanism)
+    if not of_each or reports.shape[:1] != (len(of_each),):
+        raise InvalidParameterError(
+            "decode.mechanism",
+            "be one mechanism, or as many as `reports` has rows",
+            f"{len(of_each)} for reports of shape {reports.shape}",
+        )
+    kinds = list(dict.fromkeys(of_each))
+    if len({isinstance(kind, ClassResponse) for kind in kinds}) > 1:
+        raise InvalidParameterError(
+            "decode.mechanism",
+            "report either a class in all entities, or a vector in all",
+            "both",
+            "Decode the reports of `LocalGaussian` apart.",
+        )
+    numbers = np.array([kinds.index(kind) for kind in of_each])
+    return {kind: reports[numbers == number] for number, kind in enumerate(kinds)}
+
+
+def _channel_for(mechanism: ClassResponse, n_classes: int, decoder: Decoder) -> FloatArray:
+    """Return the channel of a mechanism; refuse plurality where it elects the wrong class."""
+    channel = mechanism.channel(n_classes)
+    if decoder is Decoder.PLURALITY and plurality_threshold(channel) >= 1:
+        raise InvalidParameterError(
+            "decode.decoder",
+            f"not be 'plurality' for {mechanism!r} with {n_classes} classes, because even a unanimous vote "
+            "would elect the wrong class",
+            fix="Use 'likelihood' or 'inverse', or use KRandomizedResponse.",
+        )
+    return channel
+
+
+def _sums_of_vectors(reports: Array, n_classes: int) -> Array:
+    if reports.ndim != 3 or reports.shape[2] != n_classes or reports.dtype.kind not in "iu":
         raise InvalidBallotError(
             f"`reports` of LocalGaussian must be an integer array of shape (entities, queries, {n_classes}). "
-            f"Got {sums.dtype} of shape {sums.shape}."
+            f"Got {reports.dtype} of shape {reports.shape}."
         )
-    return np.where(sums.any(axis=(0, 2)), sums.sum(axis=0).argmax(axis=1), ABSTAIN)
+    return reports
 
 
 def count_reports(reports: ArrayLike, outcomes: int) -> IntArray:
@@ -473,7 +566,7 @@ def maximize_likelihood(counts: IntArray, channel: FloatArray) -> FloatArray:
 
     Expectation maximization from equal shares, until no share moves by 1e-7 in a step, 2000 steps at most: the
     likelihood is concave, and no step lowers it. Shares stay equal where nothing was reported. Parameters are those of
-    `invert_channel`.
+    `invert_channel`; of several mechanisms, the columns of all channels, and the counts of their outcomes, in one row.
     """
     shares = np.full((len(counts), len(channel)), 1 / len(channel))
     heard = np.flatnonzero(counts.sum(axis=1))
@@ -513,19 +606,28 @@ def plurality_threshold(channel: Array) -> Any:
     return highest
 
 
-def _known_decoder(decoder: Decoder | str | None, mechanism: LocalMechanism) -> Decoder:
+def _known_decoder(decoder: Decoder | str | None, mechanisms: Sequence[LocalMechanism]) -> Decoder:
+    has_channel = isinstance(mechanisms[0], ClassResponse)
+    by_plurality = not has_channel or all(
+        isinstance(kind, KRandomizedResponse) for kind in mechanisms
+    )
     if decoder is None:
-        by_plurality = isinstance(mechanism, KRandomizedResponse | LocalGaussian)
         return Decoder.PLURALITY if by_plurality else Decoder.LIKELIHOOD
     if decoder not in list(Decoder):
         raise InvalidParameterError(
             "decode.decoder", f"be one of {', '.join(Decoder)}", f"{decoder!r}"
         )
     chosen = Decoder(decoder)
-    if chosen is not Decoder.PLURALITY and not isinstance(mechanism, ClassResponse):
+    if chosen is not Decoder.PLURALITY and not has_channel:
         raise InvalidParameterError(
             "decode.decoder",
-            f"be 'plurality' for {type(mechanism).__name__}, which has no channel",
+            f"be 'plurality' for {type(mechanisms[0]).__name__}, which has no channel",
             f"{chosen.value!r}",
+        )
+    if chosen is Decoder.PLURALITY and len(mechanisms) > 1 and not by_plurality:
+        raise InvalidParameterError(
+            "decode.decoder",
+            "not be 'plurality' for several mechanisms, unless all are KRandomizedResponse",
+            fix="Use 'likelihood' or 'inverse'.",
         )
     return chosen
