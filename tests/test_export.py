@@ -134,7 +134,7 @@ def test_a_graph_that_differs_is_refused(tmp_path, monkeypatch):
     one = make_pipeline(features, LogisticRegression()).fit(ROWS, LABELS)
     other = make_pipeline(features, LogisticRegression()).fit(-ROWS, LABELS)
     export_onnx(one, tmp_path / "one.onnx")
-    monkeypatch.setattr(export, "_graph_of", lambda parts: (tmp_path / "one.onnx").read_bytes())
+    monkeypatch.setattr(export, "_graph_of", lambda *_: (tmp_path / "one.onnx").read_bytes())
     with pytest.raises(InvalidParameterError, match="other predictions with StandardScaler"):
         export_onnx(other, tmp_path / "other.onnx")
 

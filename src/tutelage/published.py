@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from tutelage._internal.records import sha256_of
 from tutelage._internal.releases import today
 from tutelage.accounting import data_independent
 from tutelage.accounting.filter import Filter
@@ -31,6 +32,7 @@ from tutelage.ledger.history import Charge, History, LedgerState
 from tutelage.noise import SystemNoise, known_noise
 from tutelage.privacy import NeighboringRelation
 from tutelage.reporting import PrivacyCard
+from tutelage.reporting.evidence import evidence_of
 from tutelage.reporting.lints import FROM_CARD, NOT_CHECKED, Case, lint
 from tutelage.reporting.record import (
     NOT_RECORDED,
@@ -259,7 +261,8 @@ def write_results(folder: Path, model: Any, card: PrivacyCard, student: Any) -> 
             f"A spreadsheet would run the class value {odd[0]!r} in labels.csv as a formula. Rename it before you fit."
         )
     card.write(folder)
-    write_student(student, folder / "student.skops")
+    evidence = evidence_of(card, sha256_of((folder / "card.json").read_bytes()))
+    write_student(student, folder / "student.skops", evidence)
     with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["public_row", "label"])

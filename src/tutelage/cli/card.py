@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import date, timedelta
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -12,7 +11,7 @@ from typer import Option
 
 from tutelage._internal.gate import read_text
 from tutelage._internal.outputs import Claim, form, path_of
-from tutelage._internal.records import Entries
+from tutelage._internal.records import Entries, sha256_of
 from tutelage._internal.releases import (
     CARD,
     MANIFEST,
@@ -24,25 +23,34 @@ from tutelage._internal.releases import (
     today,
 )
 from tutelage.cli.ledger import open_to_read
+from tutelage.cli.policy import Policy, require_allowed
 from tutelage.cli.settings import read_entries, read_settings
 from tutelage.cli.text import (
     interruption_says,
     plain_console,
     print_json,
-    refuse_others,
     remark,
     require_printable,
     say,
 )
+from tutelage.cli.verify import (
+    STUDENT_FILE,
+    check_release,
+    history_of,
+    require_evidence,
+    write_entry,
+)
 from tutelage.cli.words import on_command_line
-from tutelage.exceptions import ConfigError, InvalidDataError, TutelageError
+from tutelage.exceptions import ConfigError, TutelageError
 from tutelage.ledger.history import History
 from tutelage.privacy import NeighboringRelation
 from tutelage.published import card_of, card_of_ledger, up_to_date
 from tutelage.publishing.proof import prove, read_claim
 from tutelage.reporting import PrivacyCard, read_card
+from tutelage.reporting.evidence import evidence_of
 from tutelage.reporting.record import STATEMENTS, check_statements
-from tutelage.reporting.signature import check_signature, signature_of
+from tutelage.reporting.signature import signature_of
+from tutelage.students.store import with_evidence
 
 if TYPE_CHECKING:
     from tutelage.signing import SigningKey
@@ -68,6 +76,11 @@ def card(
     output: Path | None = None,
     sign: Path | None = None,
     verify: Path | None = None,
+    check: bool = False,
+    onnx: Path | None = None,
+    policy: Path | None = None,
+    recipient: str | None = None,
+    registry: Path | None = None,
     as_json: bool = False,
 ) -> None:
     """Write the privacy card as card.json, card.md and card.html.
@@ -92,16 +105,32 @@ def card(
         NAME.private.json to sign with. Writes manifest.signature.json.
     verify
         NAME.public.json of the signer, to check a signed folder.
+    check
+        Check an unsigned folder: hashes, numbers, pages, and what the student's file states.
+    onnx
+        ONNX file, to check that it is of this release.
+    policy
+        TOML file with the limits of the data set owner, to check the card against.
+    recipient
+        Who is to get the release. Needs --policy.
+    registry
+        File to write: an entry for the registry of deployments that NIST and OpenDP keep.
     as_json : --json
         Print the card as JSON instead of its location.
     """
-    if verify is not None:
+    if check or any(option is not None for option in (verify, onnx, policy, recipient, registry)):
         others = (state, statements, ask, effects, claim, output, sign, as_json)
         if results is None or any(others):
             raise ConfigError(
-                "--verify takes only the folder of the card and, if you have it, --ledger."
+                "--verify, --check, --onnx, --policy and --registry take only the folder of the card and, if you have "
+                "it, --ledger. Leave out other options."
             )
-        _verify(results, verify, ledger)
+        limits = Policy.read(policy, recipient)
+        checked = check_release(results, key=verify, ledger=ledger, onnx=onnx)
+        if limits is not None:
+            require_allowed(limits, checked, recipient)
+        if registry is not None:
+            write_entry(checked, registry)
         return
     _require_terminal(ask=ask, effects=effects, as_json=as_json)
     signer = None
@@ -120,7 +149,7 @@ def card(
         earlier = source
     names = CARD if earlier is None else {*CARD, *earlier.sha256}
     with claimed_folder(folder, names, "name another folder with --output", ledger=ledger) as cards:
-        history = ledger and _history_of(ledger)
+        history = ledger and history_of(ledger)
         if source is not None and source.recorded and history is not None and file is not None:
             source.require_named(history.manifests, file.parent, str(ledger))
         made = _proved_card(file, history, claimed=claim is not None)
@@ -217,69 +246,6 @@ def _is_shown(made: PrivacyCard, folder: Path, earlier: Manifest | None) -> bool
     )
 
 
-def _verify(results: Path, key: Path, ledger: Path | None) -> None:
-    """Check the signature of a card, the card itself and, where it is at hand, its ledger."""
-    if not results.is_dir() and results.name != "card.json":
-        raise ConfigError(f"--verify needs the folder of a card, or its card.json. Got {results}.")
-    folder = results if results.is_dir() else results.parent
-    from tutelage.signing import VerifyKey
-
-    signer = VerifyKey.load(key)
-    manifest = check_signature(folder, signer.name, signer.has_signed)
-    history = ledger and _history_of(ledger)
-    signed = _proved_as_shown(folder, history)
-    if history is not None:
-        manifest.require_named(history.manifests, folder, str(ledger))
-    refuse_others(manifest, folder)
-    say(
-        f"{folder} is the release that {signer.name} signed. Compare the fingerprint of the key with the signer:"
-    )
-    say(signer.fingerprint)
-    say(f"The signature covers {', '.join(manifest.sha256)}.")
-    if history is None:
-        say(
-            f"The ledger was not checked: add --ledger. The head on the card is\n{signed.budget.head}"
-        )
-        return
-    then = history.until_head(signed.budget.head, str(folder / "card.json"))
-    since = len(history.charges) - len(then.charges)
-    say(f"{ledger} is intact, contains the head on the card, and names this release.")
-    if since:
-        covers = signed.covers_ledger and then.limit == history.limit
-        covered = "covers them" if covers else "does not cover them: quote the budget of the ledger"
-        if history.state.simulated and not signed.epsilon.simulated:
-            covered = "no longer holds: noise was simulated in one of them"
-        say(f"Releases or tests since the card was made: {since:,}. The ε of the card {covered}.")
-
-
-def _proved_as_shown(folder: Path, history: History | None) -> PrivacyCard:
-    """Return the card of a folder, after its numbers, objections and renderings were checked."""
-    file = folder / "card.json"
-    signed = read_card(file)
-    prove(signed, str(file), history)
-    if signed.release.versions.get("tutelage") != version("tutelage"):
-        say(f"Only card.json was proved: tutelage {version('tutelage')} did not write this card.")
-        return signed
-    for name, page in (("card.md", signed.as_markdown()), ("card.html", signed.as_html())):
-        if read_text(folder / name) != page:
-            raise InvalidDataError(
-                f"{folder / name} does not show what card.json says. Do not use this card."
-            )
-    again = card_of(
-        signed.guarantee,
-        signed.release,
-        signed.student,
-        signed.budget,
-        signed.statements,
-        signed.findings,
-    )
-    if set(again.findings) - set(signed.findings):
-        raise InvalidDataError(
-            f"{file} lacks an objection that follows from its numbers. Do not use this card."
-        )
-    return signed
-
-
 def _proved_card(file: Path | None, history: History | None, *, claimed: bool) -> PrivacyCard:
     """Return the card of a run, proved again, with the current budget if there is a ledger; or that of the ledger."""
     if file is None:
@@ -295,13 +261,6 @@ def _proved_card(file: Path | None, history: History | None, *, claimed: bool) -
     return up_to_date(made, history, later=later)
 
 
-def _history_of(path: Path) -> History:
-    """Return the history of a ledger, after checking every entry and every label."""
-    ledger = open_to_read(path)
-    verified = ledger.verify()
-    return ledger.history().until(verified.entries - 1)
-
-
 def _publish(
     cards: Claim, made: PrivacyCard, earlier: Manifest | None, ledger: Path | None
 ) -> None:
@@ -310,9 +269,15 @@ def _publish(
     record = ledger and open_to_read(ledger).register.publish
     with publish_folder(cards, made.budget.head, record) as staging:
         made.write(staging)
-        if earlier is not None:
-            for name in set(earlier.sha256) - set(CARD):
-                (staging / name).write_bytes(earlier.content(cards.path, name))
+        if earlier is None:
+            return
+        for name in set(earlier.sha256) - set(CARD):
+            content = earlier.content(cards.path, name)
+            if name == STUDENT_FILE:
+                require_evidence(cards.path, earlier)
+                evidence = evidence_of(made, sha256_of((staging / "card.json").read_bytes()))
+                content = with_evidence(content, evidence)
+            (staging / name).write_bytes(content)
 
 
 def _require_ledger(earlier: Manifest | None, ledger: Path | None, folder: Path) -> None:

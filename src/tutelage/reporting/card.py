@@ -164,6 +164,12 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
         return self.guarantee.epsilon
 
     @property
+    def claims(self) -> tuple[PublicEpsilon, ...]:
+        """The worst-case guarantees of what was released; the largest of them is what a limit must allow."""
+        stated = self.guarantee
+        return (stated.epsilon,) if stated.alone is None else (stated.epsilon, stated.alone)
+
+    @property
     def missing(self) -> Names:
         """Topics without a statement."""
         return tuple(topic for topic in STATEMENTS if topic not in self.statements)

@@ -34,7 +34,7 @@ FROM_CARD = (
     "lost-class", "no-better-than-majority", "no-better-than-public-labels",
 )  # fmt: skip
 # Findings about what ε does not count: however small it is, the guarantee is weak.
-_UNCOUNTED = (
+UNCOUNTED = (
     "delta-too-large", "stopped-by-votes", "tuned-on-private", "public-overlaps-private", "refusals-overridden",
 )  # fmt: skip
 _DANGERS = {
@@ -282,7 +282,7 @@ def is_worth(student: float, without: float) -> bool:
 
 def verdict_of(epsilon: PublicEpsilon, findings: Sequence[Finding]) -> Verdict:
     """Return the verdict on a guarantee, in view of the findings."""
-    codes = tuple(finding.code for finding in findings if finding.code in _UNCOUNTED)
+    codes = tuple(finding.code for finding in findings if finding.code in UNCOUNTED)
     return verdict(epsilon, codes)
 
 

@@ -423,6 +423,13 @@ class Judged(Part, frozen=True, kw_only=True):
         return sum(entry.right for entry in self.by_class) / self.rows
 
     @property
+    def accuracy_interval(self) -> tuple[float, float] | None:
+        """Bounds of the accuracy: Wilson's 95 % score interval; None if there are no labeled rows."""
+        if not self.rows:
+            return None
+        return interval(sum(entry.right for entry in self.by_class), self.rows)
+
+    @property
     def majority(self) -> float | None:
         """Share of the most frequent class among the labeled rows; None if there are no such rows."""
         if not self.rows:

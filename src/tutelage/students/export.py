@@ -25,9 +25,11 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from tutelage._internal.extras import install
+from tutelage._internal.gate import MODEL, read_input
 from tutelage._internal.outputs import claim_output, form
+from tutelage._internal.records import Entries
 from tutelage._internal.typing import Array, FloatArray
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import parts_of
 from tutelage.features.cells import UNKNOWN, code_by_category
 from tutelage.features.columns import PublicColumns
@@ -45,16 +47,20 @@ from tutelage.features.public_numbers import DEPTH, PublicTrees
 from tutelage.features.rowwise import EXACT_FLOAT64, distance_levels, projection_in_steps
 from tutelage.features.schema import Schema, code_by_value, edges_of
 from tutelage.features.scored import BesideScores, ScoredRows
+from tutelage.reporting.evidence import MANIFEST_HASH, as_text
 from tutelage.students.additive import AdditiveClassifier, TableOfEffects
 from tutelage.students.additive_mean import AdditiveRegressor
 from tutelage.students.base import steps_of
 from tutelage.students.forest import ForestStudent
 from tutelage.students.noisy_sums import LEAST_CHANCE, NoisySumClassifier
+from tutelage.students.store import load_with_evidence
 from tutelage.tables import by_value
 
 try:
+    import onnx
     import onnxruntime
     import skl2onnx
+    from google.protobuf.message import DecodeError
     from onnx.numpy_helper import from_array
     from skl2onnx.algebra import onnx_ops
     from skl2onnx.algebra.onnx_operator import OnnxSubEstimator
@@ -72,10 +78,12 @@ except ModuleNotFoundError as error:  # pragma: no cover  an environment without
     ) from error
 
 # The doors to functions without types.
+_onnx: Any = onnx
 _onnxruntime: Any = onnxruntime
 _skl2onnx: Any = skl2onnx
 
 _ROWS = "rows"
+_EVIDENCE = "tutelage."  # before each key of evidence in the metadata
 # Codes of types in ONNX.
 _FLOAT = 1
 _INT64 = 7
@@ -101,10 +109,12 @@ def export_onnx(student: object, path: str | PathLike[str]) -> Path:
     input per column of shape (rows, 1): 64-bit floats, or text for categories. The outputs are ``label`` and
     ``probabilities``; of an `AdditiveRegressor` its predictions, as ``variable``.
 
+    From a results folder, the file also states ε, δ and the hashes of card and manifest in its metadata.
+
     Parameters
     ----------
-    student : scikit-learn classifier, AdditiveRegressor or pipeline
-        A fitted student, for example ``load_student("results")``.
+    student : str or Path, scikit-learn classifier, AdditiveRegressor or pipeline
+        The results folder of a release, or a fitted student.
     path : path-like
         The file. One that is there already is replaced only if it is such a student.
 
@@ -112,7 +122,18 @@ def export_onnx(student: object, path: str | PathLike[str]) -> Path:
     ------
     InvalidParameterError
         If a part of the student has no form in ONNX, takes text, or predicts otherwise there. Nothing is written then.
+    InvalidDataError
+        If there is no student at the path, or an earlier version wrote it, which stated no ε in it.
     """
+    evidence = Entries()
+    if isinstance(student, str | Path):
+        folder = student
+        student, evidence = load_with_evidence(folder)
+        if MANIFEST_HASH not in evidence or len(evidence) == 1:
+            raise InvalidDataError(
+                f"{folder} is no results folder whose student states its ε. For a file without ε, pass "
+                "load_student(…)."
+            )
     parts = _parts(student)
     last = parts[-1]
     check_is_fitted(last)
@@ -121,7 +142,7 @@ def export_onnx(student: object, path: str | PathLike[str]) -> Path:
     unsupported = [part for part in parts if not _can_convert(part)]
     content = None
     if not unsupported and (is_classifier(last) or isinstance(last, AdditiveRegressor)):
-        content = _graph_of(parts)
+        content = _graph_of(parts, evidence)
     if content is None:
         # The likeliest cause: a part without a converter, else a foreign transformer, else the student itself.
         blamed = [*unsupported, *fitted, last][0]
@@ -237,8 +258,23 @@ def _can_convert(part: object) -> bool:
     return not np.any(getattr(part, "is_categorical_", None))
 
 
-def _graph_of(parts: list[object]) -> bytes | None:
-    """Return the graph of all parts; None where a part cannot be converted, or not run."""
+def metadata_of(path: str | PathLike[str]) -> dict[str, str]:
+    """Return the evidence in the metadata of an ONNX file, unchecked."""
+    try:
+        model = _onnx.load_model_from_string(read_input(path, MODEL))
+    except OSError as error:
+        raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
+    except DecodeError:
+        raise InvalidDataError(f"{path} is not an ONNX file.") from None
+    return {
+        entry.key.removeprefix(_EVIDENCE): entry.value
+        for entry in model.metadata_props
+        if entry.key.startswith(_EVIDENCE)
+    }
+
+
+def _graph_of(parts: list[object], evidence: Entries) -> bytes | None:
+    """Return the graph of all parts with its evidence; None where a part cannot be converted, or not run."""
     whole = Pipeline([(str(number), part) for number, part in enumerate(parts)])
     inputs = _inputs(parts[0])
     last = parts[-1]
@@ -252,6 +288,8 @@ def _graph_of(parts: list[object]) -> bytes | None:
         _restore_names(model.graph, [name for name, _ in inputs])
         if isinstance(last, _NEEDS_MISSING_FIX):
             _set_missing_directions(model.graph, getattr(last, "estimators_", [last]))
+        for key, value in evidence.items():
+            model.metadata_props.add(key=_EVIDENCE + key, value=as_text(value))
         content: bytes = model.SerializeToString()
         _onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     except Exception:  # whatever the two libraries raise about a graph that they do not take

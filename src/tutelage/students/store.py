@@ -1,5 +1,6 @@
 """A student on disk in skops format, which is read without running code from the file."""
 
+import json
 import logging
 import re
 import zipfile
@@ -9,16 +10,21 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from tutelage._internal.gate import MODEL, read_input, user_path
+from tutelage._internal.gate import DOCUMENT, MODEL, read_input, user_path
 from tutelage._internal.outputs import form
+from tutelage._internal.records import Entries
 from tutelage._internal.releases import Manifest
 from tutelage.exceptions import InvalidDataError
+from tutelage.reporting.evidence import MANIFEST_HASH
 
 _LOGGER = logging.getLogger(__name__)
 _MOST_BYTES = 2**31
 _SCHEMA = "schema.json"
+_EVIDENCE = "release.json"  # which skops does not read
+_Stated = dict[str, str | int | float | bool]
 _TRACES = re.compile(r'("__id__": |"file": ")([\w-]+)(\.\w+")?')
 STUDENT = form("a student", lambda path: _SCHEMA in zipfile.ZipFile(path).namelist())
 # Passive parts of scikit-learn's own classifiers, and maps and students of this library, that skops does not vouch for
@@ -56,13 +62,40 @@ _TRUSTED = (
 )
 
 
-def write_student(student: object, path: Path) -> None:
-    """Write a fitted scikit-learn estimator to a path at which nothing is yet.
+def write_student(student: object, path: Path, evidence: Entries | None = None) -> None:
+    """Write a fitted scikit-learn estimator, with `evidence_of` its release, to a path at which nothing is yet.
 
     It holds public rows and released labels only, so it may be published.
     """
-    path.write_bytes(_without_traces(_skops().dumps(student)))
+    content = _without_traces(_skops().dumps(student))
+    if evidence is not None:
+        content = with_evidence(content, evidence)
+    path.write_bytes(content)
     _LOGGER.info("Student saved: %s.", path.name)
+
+
+def with_evidence(content: bytes, evidence: Entries) -> bytes:
+    """Return a skops file that states this of its release, instead of what it stated before."""
+    rewritten = BytesIO()
+    with zipfile.ZipFile(BytesIO(content)) as archive, zipfile.ZipFile(rewritten, "w") as stated:
+        for item in archive.infolist():
+            if item.filename != _EVIDENCE:
+                stated.writestr(item, archive.read(item))
+        stated.writestr(zipfile.ZipInfo(_EVIDENCE), json.dumps(evidence, indent=1))
+    return rewritten.getvalue()
+
+
+def evidence_in(content: bytes, where: str) -> Entries:
+    """Return what a skops file states of its release, unchecked; nothing if it is of none, or of an earlier version."""
+    try:
+        with zipfile.ZipFile(BytesIO(content)) as archive:
+            if _EVIDENCE not in archive.namelist():
+                return {}
+            if archive.getinfo(_EVIDENCE).file_size <= DOCUMENT:
+                return msgspec.json.decode(archive.read(_EVIDENCE), type=_Stated)
+    except (zipfile.BadZipFile, msgspec.MsgspecError, UnicodeDecodeError):
+        pass
+    raise InvalidDataError(f"{_EVIDENCE} in {where} cannot be read. Get the file again.")
 
 
 def load_student(path: str | PathLike[str], trusted: tuple[str, ...] = ()) -> Any:
@@ -84,10 +117,20 @@ def load_student(path: str | PathLike[str], trusted: tuple[str, ...] = ()) -> An
         file of a results folder is missing, was changed, or is of another release.
     """
     path = user_path(path)
-    try:
-        content = _stored_student(path)
-    except OSError as error:
-        raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
+    return _student_in(_stored_student(path)[0], path, trusted)
+
+
+def load_with_evidence(path: str | PathLike[str]) -> tuple[Any, Entries]:
+    """Return the student of a results folder, or a skops file, with what it states of its release."""
+    path = user_path(path)
+    content, manifest = _stored_student(path)
+    stated = evidence_in(content, str(path))
+    if manifest is not None:
+        stated[MANIFEST_HASH] = manifest.hash
+    return _student_in(content, path), stated
+
+
+def _student_in(content: bytes, path: Path, trusted: tuple[str, ...] = ()) -> Any:
     skops_io = _skops()
     unreadable = InvalidDataError(
         f"{path} is not a readable skops file. Name the student.skops of a run."
@@ -116,10 +159,15 @@ def load_student(path: str | PathLike[str], trusted: tuple[str, ...] = ()) -> An
         raise unreadable from None
 
 
-def _stored_student(path: Path) -> bytes:
+def _stored_student(path: Path) -> tuple[bytes, Manifest | None]:
+    """Return the bytes of a student, and the manifest of the results folder that it was read from."""
     if path.is_dir():
-        return Manifest.read_whole(path).content(path, "student.skops")
-    return read_input(path, MODEL)
+        manifest = Manifest.read_whole(path)
+        return manifest.content(path, "student.skops"), manifest
+    try:
+        return read_input(path, MODEL), None
+    except OSError as error:
+        raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def _without_traces(content: bytes) -> bytes:
