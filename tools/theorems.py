@@ -110,6 +110,13 @@ THEOREMS = {
         ("Bits of secure comparisons", "tutelage_consortium.schemes:SharedVotes"),
         ("Size of an honest sum of ballots", "tutelage_consortium.sums:SharedSums"),
     ],
+    "report.md": [
+        ("Length of a ballot about a classifier", "reporting.measured:Layout"),
+        ("Length of a ballot about a regressor", "reporting.measured:NumberLayout"),
+        ("Interval of a ratio of noisy sums; Fieller 1954", "reporting.intervals:of_ratio"),
+        ("Interval of an AUC of noisy counts", "reporting.intervals:of_ranking"),
+        ("Largest gap of groups; Donner and Zou 2012", "reporting.intervals:of_largest_distance"),
+    ],
     "exact.md": [
         ("Exact cost of every answer and check", "accounting.exact:ExactCosts"),
         ("Composition of Rényi costs; Mironov 2017 Proposition 1", "accounting:Accountant"),

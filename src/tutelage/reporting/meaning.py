@@ -10,7 +10,7 @@ _WHOLE_NUMBERS = 0.99  # up to here, a bound is read aloud as a whole number of 
 # The most right guesses of each strength: ε ≤ 1.09 and ε ≤ 2.94 for a small δ. Beyond them, a guarantee is weak.
 _STRENGTHS = (("strong", 0.75), ("moderate", 0.95))
 _MOST_DECIMALS = 9
-_Z = 1.96  # of a 95 % interval
+Z_95 = 1.96  # of a 95 % interval
 RULE = (
     "Rule: strong means at most 75 right guesses in 100, moderate at most 95, weak more than 95 or an objection that "
     "ε leaves something out."
@@ -129,6 +129,10 @@ def bayes_factor(epsilon: float) -> str:
 def interval(right: int, rows: int) -> tuple[float, float]:
     """Return Wilson's 95 % score interval of a share that was counted on rows."""
     share = right / rows
-    middle = (share + _Z**2 / (2 * rows)) / (1 + _Z**2 / rows)
-    half = _Z * math.sqrt(share * (1 - share) / rows + _Z**2 / (4 * rows**2)) / (1 + _Z**2 / rows)
+    middle = (share + Z_95**2 / (2 * rows)) / (1 + Z_95**2 / rows)
+    half = (
+        Z_95
+        * math.sqrt(share * (1 - share) / rows + Z_95**2 / (4 * rows**2))
+        / (1 + Z_95**2 / rows)
+    )
     return max(0.0, middle - half), min(1.0, middle + half)

@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Annotated, Literal, NamedTuple, Self, final
 
-from msgspec import Meta, Struct
+from msgspec import Meta, field
 
 from tutelage._internal.drawing import Bar, Bars, round_up, with_sign
 from tutelage._internal.records import Entries, Hash, Names, plain
@@ -21,6 +21,7 @@ from tutelage.exceptions import (
 )
 from tutelage.privacy import PrivacyUnit, PublicEpsilon
 from tutelage.reporting.meaning import interval
+from tutelage.reporting.part import MOST, Amount, Count, Part, Share
 
 # Statements that only the people behind the data can make, in their own words, for a card to quote: the topics
 # of the first page, then those of the annex. A topic is in files, so it is never renamed.
@@ -55,18 +56,9 @@ STATEMENTS = {
 }
 NOT_RECORDED = "not stated"  # of what a ledger does not record; in files
 NOISE_FROM_SHARES = "noise-from-shares"  # the objection that several hospitals made the noise
-MOST = 1e15  # whole numbers up to it are floats exactly
 _BLANK_LETTERS = "\u115f\u1160\u3164\uffa0"  # letters that show nothing
 _LONGEST = 4000
 _MOST_BARS = 12
-
-Share = Annotated[float, Meta(ge=0, le=1)]
-_Amount = Annotated[float, Meta(ge=0, le=MOST)]
-Count = Annotated[int, Meta(ge=0, le=int(MOST))]
-
-
-class Part(Struct, frozen=True, forbid_unknown_fields=True):
-    """Base of what a card is made of."""
 
 
 @final
@@ -110,8 +102,8 @@ class BatchCost(Part, frozen=True):
 
     written: str
     queries: Count
-    checks: _Amount
-    answers: _Amount
+    checks: Amount
+    answers: Amount
     sums: Count = 0
 
     @property
@@ -204,7 +196,7 @@ class Influence(Part, frozen=True):
     name: str  # of the class
     lowest: str  # cells with the smallest effect
     highest: str
-    distance: _Amount  # between both effects
+    distance: Amount  # between both effects
 
 
 @final
@@ -278,10 +270,10 @@ class Errors(Part, frozen=True):
     low: float
     high: float
     rows: Count
-    typical: _Amount
-    of_mean: _Amount
+    typical: Amount
+    of_mean: Amount
     within: Share
-    of_public: _Amount | None = None
+    of_public: Amount | None = None
 
     @property
     def r_squared(self) -> float:
@@ -295,8 +287,8 @@ class Errors(Part, frozen=True):
 class Raised(Part, frozen=True):
     """A raise of the budget, as in the ledger."""
 
-    before: _Amount
-    epsilon: _Amount
+    before: Amount
+    epsilon: Amount
     delta: Share
     by: str
     why: str
@@ -309,10 +301,10 @@ class Proposed(Part, frozen=True):
 
     kind: str
     format: int
-    epsilon: _Amount
+    epsilon: Amount
     delta: Share
-    order: _Amount
-    caps: tuple[_Amount, ...]
+    order: Amount
+    caps: tuple[Amount, ...]
     chances: tuple[int, ...]
     unit: PrivacyUnit
 
@@ -345,7 +337,7 @@ class Guarantee(Part, frozen=True, kw_only=True):
     tested: PublicEpsilon | None = None
     proposal: Proposed | None = None
     alone: PublicEpsilon | None = None
-    if_added_or_removed: _Amount | None = None
+    if_added_or_removed: Amount | None = None
 
 
 @final
@@ -385,7 +377,7 @@ class ReleasePart(Part, frozen=True, kw_only=True):
     classes: Names = ()
     features: Names = ()
     feature_map: str = "none"
-    versions: dict[str, str] = {}
+    versions: dict[str, str] = field(default_factory=dict[str, str])
     created: str
 
 
@@ -456,7 +448,7 @@ class StudentPart(Part, frozen=True, kw_only=True):
     """
 
     name: str
-    class_weight: dict[str, _Amount] = {}
+    class_weight: dict[str, Amount] = field(default_factory=dict[str, Amount])
     judged: Judged = Judged()
     influences: tuple[Influence, ...] = ()
     curves: tuple[Curve, ...] = ()
@@ -476,11 +468,11 @@ class BudgetPart(Part, frozen=True, kw_only=True, omit_defaults=True):
 
     budget: Annotated[float, Meta(gt=0, le=MOST)]
     delta: Share
-    spent: _Amount
+    spent: Amount
     entries: Count
     head: Hash
-    remaining: _Amount | None = None
-    order: _Amount | None = None
+    remaining: Amount | None = None
+    order: Amount | None = None
     accounting: str | None = None
     unit: str | None = None
     neighboring: str | None = None
@@ -489,8 +481,8 @@ class BudgetPart(Part, frozen=True, kw_only=True, omit_defaults=True):
     unsettled: Count | None = None
     bound: bool | None = None
     simulated: bool | None = None
-    cohorts: dict[str, _Amount] = {}
-    so_far: _Amount | None = None
+    cohorts: dict[str, Amount] = field(default_factory=dict[str, Amount])
+    so_far: Amount | None = None
     raised: tuple[Raised, ...] = ()
     batches: tuple[BatchCost, ...] = ()
     frontier: tuple[FrontierPoint, ...] = ()
