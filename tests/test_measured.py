@@ -432,9 +432,33 @@ def test_a_ballot_of_one_row_has_the_length_of_the_bound():
     layout = Layout(("",), ("no", "yes"), 10)
     assert layout.norm_squared == Layout.TABLE**2 + Layout.BIN**2
     assert layout.shape == (1, 4 + 20)
-    assert layout.edges[5] == 0.5
     assert Layout(("a", "b"), ("x", "y", "z")).norm_squared == Layout.TABLE**2
     assert 0.66 < Layout.TABLE**2 / layout.norm_squared < 0.67
+
+
+@pytest.mark.parametrize("n_bins", [2, 10, 20])
+def test_bins_are_symmetric_about_one_half(n_bins):
+    edges = np.array(Layout(("",), ("no", "yes"), n_bins).edges)
+    assert len(edges) == n_bins + 1
+    assert (edges[0], edges[n_bins // 2], edges[-1]) == (0, 0.5, 1)
+    assert (np.diff(edges) > 0).all()
+    assert edges == pytest.approx(1 - edges[::-1])
+    if n_bins == 10:
+        assert edges[1:5] == pytest.approx([0.03, 0.10, 0.20, 0.34], abs=0.006)
+
+
+def test_bins_near_zero_keep_the_auc_of_a_rare_class():
+    random = np.random.default_rng(2)
+    scores = 1 / (1 + np.exp(-random.normal(-4.2, 1.9, 200_000)))
+    classes = random.random(200_000) < scores
+    layout = Layout(("",), ("no", "yes"), 10)
+    exact = roc_auc_score(classes, scores)
+
+    def lost(edges: Any) -> float:
+        return float(exact - roc_auc_score(classes, np.searchsorted(edges[1:-1], scores)))
+
+    assert lost(layout.edges) < 0.03
+    assert lost(np.linspace(0, 1, 11)) > 0.07
 
 
 def parts_of(record: Any) -> Iterator[Interval]:

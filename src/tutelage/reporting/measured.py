@@ -21,6 +21,7 @@ from tutelage.reporting.meaning import Z_95
 from tutelage.reporting.part import MOST, Amount, Part, Share
 
 UNIT = 4096  # how much a whole person counts in a cell, so that the means of several rows can be whole numbers
+_NARROWING = 1.75  # of bins near 0 and 1; 1 would make them equally wide
 _RATIO = 2.8  # between a share and its curve; at most √8, see `NumberLayout`
 
 
@@ -66,10 +67,17 @@ class Layout:
 
     @property
     def edges(self) -> tuple[float, ...]:
-        """Where bins begin and end: equally wide, so that the middle edge is a score of ½."""
+        """Where bins of the score begin and end, n_bins + 1 numbers: narrow near 0 and 1, and with an edge at ½.
+
+        With 10 bins, the lower half ends at 0.03, 0.10, 0.20, 0.34 and 0.50. A score on an edge is in the lower bin.
+        """
         if not self.n_bins:
             return ()
-        return tuple(edge / self.n_bins for edge in range(self.n_bins + 1))
+        # Scores for a rare class are small. With bins of one width nearly all of them share one, and the AUC drops.
+        n_lower = self.n_bins // 2
+        lower = [(index / n_lower) ** _NARROWING / 2 for index in range(n_lower)]
+        upper = [1 - edge for edge in reversed(lower)]
+        return (*lower, 0.5, *upper)
 
     def table(self, values: IntArray) -> FloatArray:
         """Return the table in people, of shape (groups, classes, predicted classes)."""
