@@ -377,7 +377,7 @@ class ReleasePart(Part, frozen=True, kw_only=True):
     classes: Names = ()
     features: Names = ()
     feature_map: str = "none"
-    versions: dict[str, str] = field(default_factory=dict[str, str])
+    versions: dict[str, str] = field(default_factory=dict)
     created: str
 
 
@@ -448,7 +448,7 @@ class StudentPart(Part, frozen=True, kw_only=True):
     """
 
     name: str
-    class_weight: dict[str, Amount] = field(default_factory=dict[str, Amount])
+    class_weight: dict[str, Amount] = field(default_factory=dict)
     judged: Judged = Judged()
     influences: tuple[Influence, ...] = ()
     curves: tuple[Curve, ...] = ()
@@ -481,7 +481,8 @@ class BudgetPart(Part, frozen=True, kw_only=True, omit_defaults=True):
     unsettled: Count | None = None
     bound: bool | None = None
     simulated: bool | None = None
-    cohorts: dict[str, Amount] = field(default_factory=dict[str, Amount])
+    # Not `dict[str, Amount]`: an empty one of that type would be written, and is not in files.
+    cohorts: dict[str, Amount] = field(default_factory=dict)
     so_far: Amount | None = None
     raised: tuple[Raised, ...] = ()
     batches: tuple[BatchCost, ...] = ()
