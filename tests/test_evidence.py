@@ -34,6 +34,7 @@ from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.lints import UNCOUNTED
 from tutelage.reporting.record import Errors, Finding, Judged, Reached, StudentPart
 from tutelage.reporting.registry import _scalar, entry_of
+from tutelage.signing import SigningKey
 from tutelage.students import load_student
 from tutelage.students.store import evidence_in, with_evidence
 
@@ -147,8 +148,14 @@ def test_an_entry_that_is_none_of_evidence_and_one_that_cannot_be_read_are_refus
     state(out, {"epsilon": [1.0]})
     said = refusal(called("card", out, "--check"), 1)
     assert "release.json in" in said
-    with pytest.raises(InvalidDataError, match="cannot be read"):
-        evidence_in(b"PK", "a file")
+    with (
+        zipfile.ZipFile(out / "student.skops", "a") as archive,
+        pytest.warns(UserWarning, match="Duplicate"),
+    ):
+        archive.writestr("release.json", json.dumps(stated_in(out)))
+    for content in ((out / "student.skops").read_bytes(), b"PK"):
+        with pytest.raises(InvalidDataError, match="cannot be read"):
+            evidence_in(content, "a file")
 
 
 def test_the_student_of_another_release_is_refused_also_before_the_card_is_changed(called, out):
@@ -172,6 +179,22 @@ def test_a_statement_changes_the_evidence_with_the_card(called, out, released):
     assert zipfile.ZipFile(out / "student.skops").testzip() is None
     assert np.array_equal(load_student(out).predict(TEST), released[1].predict(TEST))
     assert called("card", out, "--check").returncode == 0
+
+
+def test_a_signature_covers_the_evidence(called, out):
+    SigningKey.generate("officer").save(out.parent / "keys")
+    private, public = (
+        out.parent / "keys" / f"officer.{kind}.json" for kind in ("private", "public")
+    )
+    changed = called("card", out, "--state", "legal=Assessed.", "--sign", private)
+    assert changed.returncode == 0, changed.stderr
+    (out.parent / "p.toml").write_text('largest_epsilon = 1\nlargest_delta = 1e-5\nunits = ["row"]')
+    done = called("card", out, "--verify", public, "--policy", out.parent / "p.toml")
+    assert done.returncode == 0, done.stderr
+    assert "is the release that officer signed" in done.stdout
+    assert "keeps all rules" in done.stdout
+    state(out, stated_in(out) | {"epsilon": 0.1})
+    assert "changed after officer signed it" in refusal(called("card", out, "--verify", public), 1)
 
 
 def test_a_student_of_an_earlier_version_opens_and_is_said_to_state_nothing(called, out, released):
@@ -206,6 +229,10 @@ def test_an_onnx_file_states_its_release_until_card_or_student_change(called, ou
     onnx.save(model, str(out.parent / "less.onnx"))
     said = refusal(called("card", out, "--onnx", out.parent / "less.onnx"), 1)
     assert "less.onnx states `epsilon` = '0.1', but card.json has '0.9999" in said
+    model.metadata_props.add(key="tutelage.epsilon", value="1.0")
+    onnx.save(model, str(out.parent / "less.onnx"))
+    said = refusal(called("card", out, "--onnx", out.parent / "less.onnx"), 1)
+    assert "less.onnx has two values of 'tutelage.epsilon'" in said
     bare = export_onnx(load_student(out), out.parent / "bare.onnx")
     assert "evidence of another format" in refusal(called("card", out, "--onnx", bare), 1)
     (out.parent / "no.onnx").write_bytes(b"\xff\xff")

@@ -45,6 +45,7 @@ WITHOUT_GATE = {
     "_internal/outputs.py": "a regular file of bounded size, which may be replaced by an output",
     "cli/label.py": "as the same",
     "cli/ledger.py": "as the same",
+    "cli/verify.py": "as the same",
     "tutelage_consortium/invites.py": "an archive in memory, which passed the gate",
     "tutelage_consortium/kits.py": "files of a kit and of FLARE beside it, which this or the coordinator wrote",
     "tutelage_consortium/command.py": "files of kits, which it has just written",

@@ -43,7 +43,7 @@ READ = {  # options that name what is read, or spent from
     "ledger exposure file", "ledger export file", "account votes", "publish propose proxy", "publish propose ledger",
     "publish test proposal", "publish test public", "publish test votes", "publish test ledger", "card results",
     "ledger backup file", "ledger raise file", "ledger withdraw file",
-    "card ledger", "card statements", "card claim", "card verify",
+    "card ledger", "card statements", "card claim", "card verify", "card onnx", "card policy",
     "audit config", "init private", "init public", "predict results", "predict rows",
 }  # fmt: skip
 LNMAX = "--mechanism lnmax --scale 5"
@@ -111,6 +111,7 @@ WRITTEN = {
     "publish test output": to(f"publish test p.json rows.npz {VOTES} --output o"),
     "card output": to("card --ledger a.ledger --output o", places=RESULTS),
     "card sign": to("card --ledger a.ledger --output o --sign keys/n.private.json", places=RESULTS),
+    "card registry": to("card c --registry o.yaml", "o.yaml"),
     "reproduce output": to("reproduce epsilons --output o", places=RECORDS),
 }
 MEMBER = Identity.generate("n", Role.ENTITY).member
@@ -236,6 +237,8 @@ def place(
         )
         for words in (proposed, f"label rows.npz {VOTES} --output labels.csv"):
             assert called(*words.split(), cwd=folder).returncode == 0
+    if name == "card registry":
+        assert called("card", "--ledger", "a.ledger", "--output", "c", cwd=folder).returncode == 0
     return folder
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from tutelage._internal.gate import read_input
 from tutelage._internal.records import sha256_of
 from tutelage._internal.releases import today
 from tutelage.accounting import data_independent
@@ -261,7 +262,7 @@ def write_results(folder: Path, model: Any, card: PrivacyCard, student: Any) -> 
             f"A spreadsheet would run the class value {odd[0]!r} in labels.csv as a formula. Rename it before you fit."
         )
     card.write(folder)
-    evidence = evidence_of(card, sha256_of((folder / "card.json").read_bytes()))
+    evidence = evidence_of(card, sha256_of(read_input(folder / "card.json")))
     write_student(student, folder / "student.skops", evidence)
     with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)

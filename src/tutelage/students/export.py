@@ -266,10 +266,15 @@ def metadata_of(path: str | PathLike[str]) -> dict[str, str]:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     except DecodeError:
         raise InvalidDataError(f"{path} is not an ONNX file.") from None
+    entries = dict[str, str]()
+    for entry in model.metadata_props:
+        if entry.key in entries:
+            raise InvalidDataError(f"{path} has two values of {entry.key!r}. Export it again.")
+        entries[entry.key] = entry.value
     return {
-        entry.key.removeprefix(_EVIDENCE): entry.value
-        for entry in model.metadata_props
-        if entry.key.startswith(_EVIDENCE)
+        key.removeprefix(_EVIDENCE): value
+        for key, value in entries.items()
+        if key.startswith(_EVIDENCE)
     }
 
 

@@ -89,9 +89,10 @@ def evidence_in(content: bytes, where: str) -> Entries:
     """Return what a skops file states of its release, unchecked; nothing if it is of none, or of an earlier version."""
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
-            if _EVIDENCE not in archive.namelist():
+            times = archive.namelist().count(_EVIDENCE)
+            if not times:
                 return {}
-            if archive.getinfo(_EVIDENCE).file_size <= DOCUMENT:
+            if times == 1 and archive.getinfo(_EVIDENCE).file_size <= DOCUMENT:
                 return msgspec.json.decode(archive.read(_EVIDENCE), type=_Stated)
     except (zipfile.BadZipFile, msgspec.MsgspecError, UnicodeDecodeError):
         pass
