@@ -80,6 +80,9 @@ THEOREMS = {
     "cohorts.md": [
         ("A budget for each cohort of people", "ledger:Ledger"),
     ],
+    "certificate.md": [
+        ("How many liars a prediction survives", "students.certificate:Certificate"),
+    ],
     "local.md": [
         (
             "The worst pair of votes under a local response",

@@ -313,6 +313,9 @@ def _add_accuracy(row: Row, settings: RunConfig, model: Model, card: PrivacyCard
         row("accuracy of the majority class", f"{judged.majority:.2%}")
     if judged.public_labels is not None:
         row("accuracy of public labels alone (ε = 0)", f"{judged.public_labels:.2%}")
+    if judged.survived is not None:
+        row("predictions that no 10 liars can change", f"{judged.survived.ten:.2%}")
+        row("predictions that no 50 liars can change", f"{judged.survived.fifty:.2%}")
 
 
 def _score(judged: Judged) -> str | None:

@@ -104,6 +104,7 @@ class Estimator(Inputs):
     class_weight_: Mapping[Any, float] | None
     earlier_: tuple[str, ...]
     facts_: Facts
+    method_: Method
 
     _judge: Callable[[Any, Any], Judged]
     _private: tuple[str, ...] = ()  # names of attributes that only the data set owner may see

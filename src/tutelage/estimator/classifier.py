@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -12,17 +13,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from tutelage._internal.fitting import scikit_learn
 from tutelage._internal.records import settable
-from tutelage._internal.typing import Array, FloatArray, Mask
+from tutelage._internal.typing import Array, FloatArray, IntArray, Mask
 from tutelage.estimator.base import Estimator
 from tutelage.estimator.inputs import Column, Rows, rows_and_labels
 from tutelage.estimator.parameters import naming_unknown
-from tutelage.exceptions import Problem
+from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.features import PublicColumns, PublicTransformer, Schema
 from tutelage.features.scored import chances_of
 from tutelage.methods import Additive, Method, NoisyMoments
 from tutelage.release import Once
 from tutelage.reporting import ClassAccuracy
-from tutelage.reporting.record import Judged, Reached
+from tutelage.reporting.record import Judged, Reached, Survived
 from tutelage.targets import ClassCodes, Classes, Goal
 
 
@@ -362,6 +363,67 @@ class PATEClassifier(ClassifierMixin, Estimator):
         probabilities[:, places] = known
         return probabilities
 
+    def certified(self, X: object) -> IntArray:
+        """Return how many liars the prediction of each row survives, shape (rows,); costs no privacy.
+
+        Had that many of the people who took part cast any other ballots, the student would predict the same class,
+        whatever the noise. The numbers are public. See docs/proofs/certificate.md.
+
+        Parameters
+        ----------
+        X : array of shape (rows, features), images, texts, or rows with named columns
+            Rows to classify.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the student does not follow from one round of `NoisyMoments` alone, or if what people cast changes
+            classes or class weights, too.
+        """
+        check_is_fitted(self)
+        problems = [*self._problems_of_certificate()]
+        if problems:
+            raise InvalidParameterError.of(problems)
+        return self.student_[-1].certified(self.student_[:-1].transform(self._student_rows(X)))
+
+    def _problems_of_certificate(self) -> Iterator[Problem]:
+        """Yield the settings of the fit with which liars can do more than move one sum."""
+        method: Method = self.method_
+        if not isinstance(method, NoisyMoments):
+            yield Problem(
+                f"{self._owner}.method",
+                "be NoisyMoments(rounds=1) for `certified`",
+                type(method).__name__,
+            )
+            return
+        if method.rounds > 1:
+            yield Problem(
+                "NoisyMoments.rounds",
+                "be 1 for `certified`, because people cast later ballots by what earlier ones show",
+                str(method.rounds),
+            )
+        if method.student is not None:
+            yield Problem(
+                "NoisyMoments.student",
+                "be left out for `certified`, which needs the student in closed form",
+            )
+        if self.public_model_ is not None:
+            yield Problem(
+                f"{self._owner}.fit.y_public",
+                "be left out for `certified`, because two sums are released with it, of which the second depends on "
+                "the first",
+            )
+        if self.goal == "balanced_accuracy" and self.class_weight is None:
+            yield Problem(
+                f"{self._owner}.goal",
+                "come with a $class_weight for `certified`, because its own weights follow from what people cast",
+            )
+        if self.classes_from_ == "private":
+            yield Problem(
+                f"{self._owner}.classes",
+                "be declared for `certified`, because one person can add a class otherwise",
+            )
+
     def _has_public_model(self) -> bool:
         return getattr(self, "public_model_", None) is not None
 
@@ -421,8 +483,11 @@ class PATEClassifier(ClassifierMixin, Estimator):
             by_public_labels = float(np.mean(is_right))
         goal = self._goal
         places = np.searchsorted(self.classes_, truth)
+        judged = partial(
+            Judged, by_class=accuracy, public_labels=by_public_labels, survived=self._survival(X)
+        )
         if goal.name == "accuracy" or (goal.ranks and goal.positive not in places):
-            return Judged(by_class=accuracy, public_labels=by_public_labels)
+            return judged()
         title = goal.title
         if goal.ranks:
             title += f" (positive: {self.classes_[goal.positive]})"
@@ -432,7 +497,14 @@ class PATEClassifier(ClassifierMixin, Estimator):
             None if chances is None else goal.score(places, chances),
             goal.without_model(places),
         )
-        return Judged(by_class=accuracy, public_labels=by_public_labels, goals=(reached,))
+        return judged(goals=(reached,))
+
+    def _survival(self, X: object) -> Survived | None:
+        """Return the share of the rows whose predictions survive liars; None without a certificate."""
+        if any(self._problems_of_certificate()):
+            return None
+        liars = self.certified(X)
+        return Survived(float(np.mean(liars >= 10)), float(np.mean(liars >= 50)))
 
 
 PATEClassifier.__init__ = naming_unknown(PATEClassifier.__init__)

@@ -355,6 +355,9 @@ class NoisyMoments(NoisySums):
         if public.weights is not None:
             weights = public.weights.of(classifier.predict_proba(seen).mean(axis=0))
             classifier = with_class_weights(classifier, weights)
+            # Liars move weights that follow from the sums, too.
+            if public.weights.given is None and isinstance(classifier, NoisySumClassifier):
+                classifier.certificate_ = None
             class_weight = dict(zip(public.classes.tolist(), weights.tolist(), strict=True))
         maps = steps_of(make_pipeline(*parts_of(features)))
         labels: Array = classifier.predict(seen)
@@ -396,17 +399,20 @@ class NoisyMoments(NoisySums):
             radius = student.radius(basis.vectors, basis.prior)
             cast_blocks = partial(_sum_of_vectors, teacher, student, radius, n_scores)
             # The mean is the sum divided by the scale, so its noise is σ/scale, and the scale is its size in averages.
+            average = past[f"round {number}"]
             scale = teacher.scale(radius) * n_people
             values, sigma, turn = yield from turn.ask(
                 NoisySum(teacher.noise_of_round(noise, number)),
                 form,
                 basis.ballot(cast_blocks=cast_blocks, number=number),
-                past[f"round {number}"],
+                average,
                 size=scale,
                 total=None if moments else total,
             )
             coef_before.append(past[f"start {number}"].with_mean(student.coef_, scale))
-            moments.append(Moments.of_sum(values, sigma, scale, radius))
+            # A liar replaces one ballot by another in each sum that is averaged.
+            moved = 2 * teacher.norm * average.ballots_of_one(scale)
+            moments.append(Moments.of_sum(values, sigma, scale, radius, moved))
         student = basis.student(n_people, moments, coef_before)
         if not n_scores:
             return moments, student

@@ -27,6 +27,7 @@ class Average:
     def __init__(self) -> None:
         self.answers = list[Matrix]()  # all that were averaged, whole numbers
         self._total: Any = 0.0
+        self._sizes = 0.0
         self._weight = 0.0
 
     def with_sum(
@@ -37,11 +38,16 @@ class Average:
     ) -> tuple[Matrix, float]:
         """Return the average with one more sum of size `n`, as such a sum, and the deviation of its noise."""
         self._total += n * values
+        self._sizes += n
         self._weight += n * n
         mean = values  # of the only sum: the numbers stay whole
         if self._weight != n * n:
             mean = self._total * (n / self._weight)
         return mean, sigma * n / sqrt(self._weight)
+
+    def ballots_of_one(self, n: float) -> float:
+        """Return by how many ballots a person moves the average, as a sum of size `n`, with a ballot in every sum."""
+        return n * self._sizes / self._weight
 
     def with_mean(self, value: _Number, n: float) -> _Number:
         """Return the average with one more value that belongs to such a sum."""

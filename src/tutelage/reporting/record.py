@@ -189,6 +189,14 @@ class Reached(Part, frozen=True):
 
 
 @final
+class Survived(Part, frozen=True):
+    """Share of the public labeled rows whose predictions no 10, and no 50, liars can change."""
+
+    ten: Share
+    fifty: Share
+
+
+@final
 class Influence(Part, frozen=True):
     """How far the cells of one column move the score of a class, in a student that is a table of effects."""
 
@@ -395,12 +403,15 @@ class Judged(Part, frozen=True, kw_only=True):
         How much of the goal is reached on the same rows, if the goal is not accuracy.
     errors : tuple of Errors
         How wrong a student that predicts numbers is.
+    survived : Survived, optional
+        How many predictions are certain although people lie, if the student has a certificate.
     """
 
     by_class: tuple[ClassAccuracy, ...] = ()
     public_labels: Share | None = None
     goals: tuple[Reached, ...] = ()
     errors: tuple[Errors, ...] = ()
+    survived: Survived | None = None
 
     @property
     def rows(self) -> int:

@@ -10,13 +10,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from tutelage._internal.records import settable
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage.exceptions import InvalidDataError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.rowwise import projector
 from tutelage.features.scored import LEAST_CHANCE
+from tutelage.students.certificate import Certificate, priors_of
 
-# Weights are expected in proportion to one of these powers of the public spread.
-_POWERS = (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0)
-_LEVELS = np.exp(np.arange(-25, 25, 0.5))  # how large the weights are expected to be
 _LEAST_SPREAD = 1e-9  # of the largest
 # Share of a class's variance that the features explain and earlier rounds have not, in the first and in later rounds.
 _UNEXPLAINED = 0.5
@@ -42,11 +40,14 @@ class Moments(NamedTuple):
         Standard deviation of the noise on each of its numbers.
     radius : float
         Length beyond which the product of one row was shortened.
+    moved : float
+        Longest distance by which one person can move the mean. Default: not known.
     """
 
     values: FloatArray
     noise: float
     radius: float
+    moved: float = np.inf
 
     @classmethod
     def of_sum(
@@ -55,6 +56,7 @@ class Moments(NamedTuple):
         sigma: float,
         scale: float,
         radius: float,
+        moved: float = np.inf,
     ) -> Self:
         """Return the mean that a noisy sum of ballots stands for.
 
@@ -68,8 +70,10 @@ class Moments(NamedTuple):
             What the sum is divided by: the scale of one ballot times the number of people.
         radius : float
             Length beyond which the product of one row was shortened.
+        moved : float
+            Longest distance by which one person can move the sum. Default: not known.
         """
-        return cls(total / scale, sigma / scale, radius)
+        return cls(total / scale, sigma / scale, radius, moved / scale)
 
 
 class Spectrum(NamedTuple):
@@ -106,6 +110,8 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         says of the public rows.
     weights_ : float or array of shape (classes,)
         What the chances of classes are multiplied by before they are made to sum to one: 1, if classes count alike.
+    certificate_ : Certificate or None
+        What `certified` follows from, if the classifier was fitted to the noisy sum of one round without a start.
     """
 
     def fit(self, X: Matrix, y: npt.NDArray[np.generic]) -> Self:
@@ -163,6 +169,7 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         self.classes_ = np.asarray(classes)
         self.n_features_in_ = X_public.shape[1]
         self.weights_: float | FloatArray = 1.0
+        self.certificate_: Certificate | None = None
         m = len(self.classes_)
         if any(moments.values.shape != (m, self.n_features_in_) for moments in rounds):
             raise InvalidDataError(
@@ -186,6 +193,14 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             unexplained = _UNEXPLAINED_LATER if number else _UNEXPLAINED
             around = (moments.noise / share) ** 2 * (1 - 1 / m)
             around = around + spread * (m - 1) / m**2 * (1 / n_rows + unexplained / len(X_public))
+            if len(rounds) == 1 and start is None and np.isfinite(moments.moved):
+                self.certificate_ = Certificate(
+                    axes,
+                    spread[:, 0],
+                    around[:, 0],
+                    seen,
+                    moments.moved / share,
+                )
             weighted_before = weighted
             precision_before = precision
             weighted = weighted + seen / around
@@ -292,6 +307,35 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         """Return the likeliest class value of each row."""
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
+    def certified(self, vectors: Matrix) -> IntArray:
+        """Return how many liars the prediction of each row survives, shape (rows,); public.
+
+        Had that many of the people who took part cast any other ballots, the prediction would be the same, whatever
+        the noise: see docs/proofs/certificate.md.
+
+        Parameters
+        ----------
+        vectors : array of shape (rows, features)
+            Features of the rows.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the classifier does not follow from the noisy sum of one round alone.
+        """
+        certificate: Certificate | None = getattr(self, "certificate_", None)
+        if certificate is None:
+            raise InvalidParameterError(
+                "NoisySumClassifier.certified",
+                "be of a classifier that follows from the noisy sum of one round alone, without public labels and with "
+                "fixed class weights",
+                fix="Fit with `NoisyMoments(rounds=1)`.",
+            )
+        rows = np.asarray(vectors, np.float64)
+        predicted = self.predict_proba(rows).argmax(axis=1)
+        weights = np.broadcast_to(self.weights_, len(self.classes_))
+        return certificate.liars(rows, predicted, weights, LEAST_CHANCE)
+
 
 def _mean(
     prior: FloatArray,
@@ -337,12 +381,10 @@ def _likeliest_prior(
     # seen: (directions, classes); spread, around, prior: (directions, 1)
     best = np.inf
     prior = spread
-    for power in _POWERS:
-        shape = spread**power
-        for level in _LEVELS:
-            variance = level * shape * spread**2 + around
-            surprise = float((np.log(variance) + seen**2 / variance).sum())
-            if surprise < best:
-                best = surprise
-                prior = level * shape
+    for trial in priors_of(spread):
+        variance = trial * spread**2 + around
+        surprise = float((np.log(variance) + seen**2 / variance).sum())
+        if surprise < best:
+            best = surprise
+            prior = trial
     return prior

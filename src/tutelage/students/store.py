@@ -56,6 +56,7 @@ _TRUSTED = (
     "tutelage.features.texts.TermWeights",
     "tutelage.students.additive.AdditiveClassifier",
     "tutelage.students.additive_mean.AdditiveRegressor",
+    "tutelage.students.certificate.Certificate",
     "tutelage.students.forest.ForestStudent",
     "tutelage.students.noisy_sums.NoisySumClassifier",
     "tutelage.students.propagation.LabelPropagationStudent",
