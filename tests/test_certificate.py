@@ -171,6 +171,40 @@ def test_one_person_moves_the_mean_as_far_as_is_said_and_no_further(classes):
         assert furthest > 0.999 * moved
 
 
+@pytest.mark.parametrize("taking_part", ["the same people", "more people"])
+def test_a_person_who_lies_in_two_months_moves_their_average_no_further_than_is_said(
+    taking_part, tmp_path
+):
+    kept = LABELS < 2
+    X, y = PRIVATE[kept], LABELS[kept]
+    ids = np.arange(len(y))
+    january = ids if taking_part == "the same people" else ids[: len(ids) // 2]
+
+    def moments(world: str, labels: Any) -> Moments:
+        (tmp_path / world).mkdir()
+        model: Any = PATEClassifier(
+            epsilon=2.0,
+            budget=6.0,
+            classes=[0, 1],
+            method=NoisyMoments(n_landmarks=30, rounds=1),
+            ledger=tmp_path / world / "months.ledger",
+            noise=SimulationNoise(0),
+        )
+        for name, some in (("January", january), ("February", ids)):
+            model.fit(X[some], labels[some], X_public=PUBLIC, entity_ids=ids[some], release=name)
+        assert model.n_earlier_ > 0
+        return model.moments_[0]
+
+    honest = moments("honest", y)
+    furthest = 0.0
+    for row in range(3):
+        lied = y.copy()
+        lied[row] = 1 - y[row]
+        lie = moments(f"liar {row}", lied).values - honest.values
+        furthest = max(furthest, float(np.linalg.norm(lie)))
+    assert 0.999 * honest.moved < furthest <= honest.moved
+
+
 @pytest.mark.parametrize("each", [1, 3])
 def test_people_who_lie_together_change_no_prediction_that_survives_them(each):
     """The people nearest to a corner, and then many rows of each, say together that it is of another class."""

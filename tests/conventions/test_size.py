@@ -20,7 +20,7 @@ TESTS = (REPOSITORY / "tests", REPOSITORY / "consortium" / "tests")
 MODULES = {PACKAGE: 199, OF_HOSPITALS: 29}
 # Ceilings of tokens, of which docstrings and comments are none: lowered with each cut. A plain line costs nothing.
 OF_CODE = {PACKAGE: 273_600, OF_HOSPITALS: 41_200}
-OF_TESTS = 320_900
+OF_TESTS = 321_300
 DOC_WORDS = 53_210
 PER_LINE = {PACKAGE: 7.95, OF_HOSPITALS: 8.1}  # tokens of a line of code, on average
 DENSEST = 10.6  # of a module
