@@ -217,7 +217,7 @@ def test_no_signature_stays_beside_a_card_that_it_is_not_of(called, signed):
 
 
 @pytest.mark.parametrize(("options", "code", "said"), [
-    (("--verify", "keys/officer.public.json"), 2, "take only the folder of the card"),
+    (("--verify", "keys/officer.public.json"), 2, "Name the results folder to check."),
     (("out", "--verify", "keys/officer.private.json"), 1, "public file of a signer"),
     (("out", "--sign", "keys/officer.public.json"), 1, "chmod 600"),
 ])  # fmt: skip

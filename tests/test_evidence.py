@@ -221,7 +221,9 @@ def test_an_onnx_file_states_its_release_until_card_or_student_change(called, ou
     assert set(found) == {f"tutelage.{key}" for key in (*KEYS, "manifest_sha256")}
     assert float(found["tutelage.epsilon"]) == released[1].epsilon_.epsilon
     assert found["tutelage.manifest_sha256"] == sha256_of((out / MANIFEST).read_bytes())
-    assert called("card", out, "--onnx", file).returncode == 0
+    done = called("card", out, "--onnx", file)
+    assert done.returncode == 0
+    assert "a.onnx states this release." in done.stdout
 
     model = onnx.load(str(file))
     (entry,) = [one for one in model.metadata_props if one.key == "tutelage.epsilon"]
@@ -357,6 +359,11 @@ def test_a_policy_with_a_mistake_is_refused(text, said, called, out):
     assert said in refusal(called("card", out, *options), 2)
 
 
+def test_checks_take_no_option_that_changes_a_card(called, out):
+    said = refusal(called("card", out, "--check", "--state", "legal=Assessed."), 2)
+    assert "change no card. Leave out the options that do" in said
+
+
 def test_a_recipient_needs_a_policy():
     with pytest.raises(ConfigError, match="--recipient needs --policy"):
         Policy.read(None, "B")
@@ -450,7 +457,7 @@ def test_an_entry_fits_the_registry_and_marks_what_only_people_know(called, out)
     assert deployment["basic"] == {
         "name": SAID["title"],
         "data_curators": ["Hospital"],
-        "intended_use": "Triage.\nAt night.\n\nInsurance.",
+        "intended_use": "Triage.\nAt night.\n\nExcluded: Insurance.",
         "data_product_type": "Machine learning model",
         "data_product_region": "",
         "description": deployment["basic"]["description"],

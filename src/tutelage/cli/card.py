@@ -120,10 +120,12 @@ def card(
     """
     if check or any(option is not None for option in (verify, onnx, policy, recipient, registry)):
         others = (state, statements, ask, effects, claim, output, sign, as_json)
-        if results is None or any(others):
+        if results is None:
+            raise ConfigError("Name the results folder to check.")
+        if any(others):
             raise ConfigError(
-                "--verify, --check, --onnx, --policy and --registry take only the folder of the card and, if you have "
-                "it, --ledger. Leave out other options."
+                "--verify, --check, --onnx, --policy and --registry change no card. Leave out the options that do, and "
+                "--json."
             )
         limits = Policy.read(policy, recipient)
         checked = check_release(results, key=verify, ledger=ledger, onnx=onnx)

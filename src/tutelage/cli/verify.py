@@ -62,6 +62,8 @@ def check_release(
     states_epsilon = require_evidence(folder, manifest, onnx)
     refuse_others(manifest, folder)
     say(trust)
+    if onnx is not None:
+        say(f"{onnx} states this release.")
     if STUDENT_FILE in manifest.sha256 and not states_epsilon:
         say(f"{STUDENT_FILE} states no ε, because an earlier version wrote it.")
     if history is None:

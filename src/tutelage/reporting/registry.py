@@ -88,8 +88,8 @@ def _fields(card: PrivacyCard, card_hash: str) -> Entries:
             "preprocessing_and_hyperparameter_tuning": "",
             "mechanisms": _paragraphs(
                 f"{release.mechanism}. Noise: {release.noise_source}. Software: {versions}.",
-                said("side_channels"),
-                said("access"),
+                _with_title("Side channels", said("side_channels")),
+                _with_title("Access to private files", said("access")),
             ),
             "justification": said("why_epsilon", ""),
         },
@@ -108,6 +108,10 @@ def _description(card: PrivacyCard) -> str:
     if card.release.classes:
         text += f" It predicts one of these classes: {', '.join(card.release.classes)}."
     return text
+
+
+def _with_title(title: str, text: str | None) -> str:
+    return f"{title}: {text}" if text else ""
 
 
 def _paragraphs(*parts: str | None) -> str:
