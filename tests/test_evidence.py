@@ -48,6 +48,7 @@ SAID = {
     "controller": "Hospital",
     "purpose": "Triage.\nAt night.",
     "excluded_use": "Insurance.",
+    "side_channels": "None known.",
 }
 
 
@@ -470,6 +471,7 @@ def test_an_entry_fits_the_registry_and_marks_what_only_people_know(called, out)
     }
     assert deployment["deployment_model"]["model_name"] == "Central"
     assert sha256_of((out / "card.json").read_bytes()) in deployment["administrative"]["notes"]
+    assert deployment["implementation"]["mechanisms"].endswith("\n\nSide channels: None known.")
     for blank in ("data_product_region: '' # TODO", "# data_product_sector: TODO", "- '' # TODO"):
         assert blank in text
     assert called("card", out, "--registry", file).returncode == 0

@@ -52,7 +52,7 @@ def _fields(card: PrivacyCard, card_hash: str) -> Entries:
             "name": said("title", ""),
             "data_curators": (said("controller", ""),),
             "intended_use": _paragraphs(
-                said("purpose"), said("intended_use"), said("excluded_use")
+                said("purpose"), said("intended_use"), _with_title("Excluded", said("excluded_use"))
             ),
             "data_product_type": "Dataset" if card.of_ledger else "Machine learning model",
             "data_product_region": "",
