@@ -60,6 +60,7 @@ THEOREMS = {
         ),
         ("Length of the ballot that weighs public labels", "students.stacking:joint_norm"),
         ("Ballots without negative numbers, and their mean over rows", "ballots:sum_of_cells"),
+        ("A smaller ε for people whose ballots are shortened", "ballots:sum_of_tiers"),
     ],
     "pate2017.md": [
         ("Conversion; Mironov 2017 Proposition 3, PATE 2017 Theorem 1", "accounting.rdp:classic"),

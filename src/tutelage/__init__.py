@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tutelage.noise import SimulationNoise as SimulationNoise
     from tutelage.noise import SystemNoise as SystemNoise
     from tutelage.partition import Shards as Shards
+    from tutelage.people.tiers import Tiers as Tiers
     from tutelage.privacy import PrivateEpsilon as PrivateEpsilon
     from tutelage.privacy import PublicEpsilon as PublicEpsilon
 
@@ -46,6 +47,7 @@ _HOME = {
     "Shards": "partition",
     "SimulationNoise": "noise",
     "SystemNoise": "noise",
+    "Tiers": "people.tiers",
     "TutelageError": "exceptions",
     "VoteHistogram": "ballots",
 }

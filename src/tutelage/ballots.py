@@ -6,6 +6,7 @@ sums go on. The bound is checked on the numbers of every ballot, so the sensitiv
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -27,7 +28,7 @@ from tutelage._internal.typing import (
     Private,
 )
 from tutelage._internal.validation import ballots_between, integer_at_least
-from tutelage.events import Event
+from tutelage.events import TIER_STEPS, Event, TierSteps
 from tutelage.exceptions import InvalidBallotError, InvalidDataError
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 
@@ -68,7 +69,14 @@ class Vector:
     norm_squared: int  # the most, over all classes and numbers together
     unit: PrivacyUnit
     nonnegative: bool = False  # whether no number of a ballot is below 0
+    tiers: TierSteps = ()  # of the people; the ballots are then in steps
     cap: ClassVar[None] = None
+
+    def in_tiers(self, tiers: TierSteps) -> "Vector":
+        """Return the form of the same ballots in steps, those of people in tiers shortened."""
+        if not tiers:
+            return self
+        return replace(self, norm_squared=self.norm_squared * TIER_STEPS**2, tiers=tiers)
 
     def holds(self, other: object) -> bool:
         """Return whether ballots of another form are no longer than those of this one: only of the same."""
@@ -419,12 +427,15 @@ class BallotSum(NeverPickled):
         Whose change moves at most one ballot.
     nonnegative : bool
         Whether no number of a ballot is below 0, which `sum_of_cells` checks.
+    tiers : tuple
+        Names of the tiers of the people, with the steps of each, as `NoisySumGaussian` has them.
     """
 
     totals: IntArray = field(repr=False)
     norm_squared: int
     unit: PrivacyUnit = ONE_TEACHER
     nonnegative: bool = False
+    tiers: TierSteps = ()
 
     def __post_init__(self) -> None:
         integer_at_least(self.norm_squared, 1, "norm_squared", "BallotSum")
@@ -439,7 +450,9 @@ class BallotSum(NeverPickled):
     def form(self) -> Vector:
         """The public form of the ballots."""
         n_classes, numbers = self.totals.shape
-        return Vector((n_classes, numbers), self.norm_squared, self.unit, self.nonnegative)
+        return Vector(
+            (n_classes, numbers), self.norm_squared, self.unit, self.nonnegative, self.tiers
+        )
 
     def distance_to(self, neighbor: "BallotSum") -> float:
         """Return how far the sum of a neighbor is from this one, in lengths of the longest ballot."""
@@ -477,6 +490,25 @@ def add_sums(one: BallotSum, other: BallotSum) -> BallotSum:
             "Sums of ballots must have one shape, norm and privacy unit to be added."
         )
     return replace(one, totals=one.totals + other.totals)
+
+
+def sum_of_tiers(sums: Sequence[BallotSum], tiers: TierSteps) -> BallotSum:
+    """Return the sum of the ballots of all tiers in steps, the ballots of each shortened by a public factor.
+
+    A ballot with k of 2¹⁰ steps is multiplied by k, and a whole one by 2¹⁰: no number is rounded, so the norm of a
+    shortened ballot is at most k/2¹⁰ of the norm that all may have.
+    """
+    form = sums[0].form
+    if any(part.form != form or part.tiers for part in sums) or len(sums) != len(tiers):
+        raise InvalidBallotError("Every tier must have one sum of ballots, all of one form.")
+    largest = sum(int(np.abs(part.totals).max(initial=0)) for part in sums)
+    if largest >= _MOST_TOTAL:
+        raise InvalidBallotError("The sum of the ballots of all tiers is too large.")
+    totals = np.zeros(form.shape, np.int64)
+    for part, (_, steps) in zip(sums, tiers, strict=True):
+        totals += steps * part.totals
+    scaled = form.in_tiers(tiers)
+    return BallotSum(totals, scaled.norm_squared, form.unit, form.nonnegative, tiers)
 
 
 def _write(path: Path, unit: PrivacyUnit, **arrays: Any) -> None:

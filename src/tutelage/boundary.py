@@ -35,7 +35,14 @@ import numpy as np
 from tutelage import mechanisms
 from tutelage._internal.records import by_identity
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Private
-from tutelage.events import Composed, Event, Repeated
+from tutelage.events import (
+    TIER_STEPS,
+    Composed,
+    Event,
+    Repeated,
+    TierSteps,
+    in_tiers,
+)
 from tutelage.exceptions import (
     BudgetExceededError,
     InvalidBallotError,
@@ -116,10 +123,18 @@ class Boundary:
     file : function, optional
         Stores private ballots, by the number of their reservation, before noise is drawn: a process that is killed
         later loses none.
+    tiers : tuple
+        Names of the tiers of the people, if there are any, with the steps of each; public. Then `prepared` is a
+        `PreparedTiers`, and all that can be asked for are noisy sums.
     """
 
     def __init__(
-        self, ledger: Ledger, noise: NoiseSource, prepared: Any = None, file: Filing | None = None
+        self,
+        ledger: Ledger,
+        noise: NoiseSource,
+        prepared: Any = None,
+        file: Filing | None = None,
+        tiers: TierSteps = (),
     ) -> None:
         self.ledger = ledger
         # A release that has its turn replaces it by the account of its own people.
@@ -127,6 +142,7 @@ class Boundary:
         self.prepared = prepared
         self._file = file
         self._noise = noise
+        self._tiers = tiers
         self.n_earlier = 0  # answers of earlier releases that were recalled
         self._charged: list[_Charged] = []
         self._unstored: _Unstored | None = None
@@ -201,7 +217,11 @@ class Boundary:
             return None
         self.n_earlier += len(answers)
         values = np.array([answers.get(key, (ABSTAIN,)) for key in keys], dtype=np.int64)
-        return Answer(values, event, 0.0)
+        return Answer(self._in_ballots(values), event, 0.0)
+
+    def _in_ballots(self, values: Any) -> Any:
+        """Return numbers of a sum in units of whole ballots, exactly; without tiers they are so, and whole."""
+        return values / TIER_STEPS if self._tiers else values
 
     def require_room(self, method: Method, public: Public) -> None:
         """Refuse a method whose first request has new queries that the budget does not allow; ask nothing."""
@@ -219,8 +239,8 @@ class Boundary:
                     self._recall_with_room(first, event, keys)
         elif not self.account.has_learned(first.name):
             # The method learns something before its first request, which is not stored: so it never asked anything.
-            worst_case = method.event(public.sizes)
-            self.account.require_room(worst_case.event, worst_case.count)
+            worst_case = in_tiers(method.event(public.sizes), self._tiers)
+            self.account.require_room(worst_case, 1)
 
     def keys(self, request: Request) -> list[bytes]:
         """Return the key of each query, by which the ledger remembers its answer."""
@@ -258,7 +278,7 @@ class Boundary:
             labels, charged = self._recall_or_draw(request, keys, guard)
         # values: (queries, numbers)
         values = np.array([labels[key] for key in keys], dtype=np.int64)
-        return Answer(values, charged.event, charged.cost)
+        return Answer(self._in_ballots(values), charged.event, charged.cost)
 
     def _release_in_part(self, request: Request) -> Answer | None:
         """Return the answers to the first rows, as many as the budget allows; None for none."""
@@ -309,14 +329,19 @@ class Boundary:
 
     def _cast(self, request: Request, rows: IntArray) -> tuple[Any, FloatArray | None]:
         """Return the ballots on these rows of a request, in the form that it asks for, and the predictions for them."""
-        ballots: Any = request.ballot.cast(self.prepared, request, rows)
+        form = request.form_in(self._tiers)
+        ballots: Any
+        if self._tiers:
+            ballots = self.prepared.cast(request, rows)
+        else:
+            ballots = request.ballot.cast(self.prepared, request, rows)
         predictions = request.predictions
         if predictions is not None:
             predictions = predictions[rows]
         is_campaign = isinstance(ballots, Wishes)
         if not is_campaign:
             request.mechanism.check(ballots, predictions)
-        if is_campaign != request.campaign or not request.form.holds(ballots.form):
+        if is_campaign != request.campaign or not form.holds(ballots.form):
             raise InvalidBallotError("The ballots do not have the form that the request asks for.")
         return ballots, predictions
 
@@ -342,14 +367,18 @@ class Boundary:
 
     def event_of_one(self, request: Request) -> Event:
         """Return the worst-case event of one answer."""
-        return request.mechanism.most(request.form, simulated=self._noise.simulated)
+        form: Any = request.form_in(self._tiers)
+        return request.mechanism.most(form, simulated=self._noise.simulated)
 
     def _recall_with_room(
         self, request: Request, event: Event, keys: Collection[bytes]
     ) -> Mapping[bytes, Labels]:
         """Return the remembered answers of a request; refuse it if the budget does not allow the others."""
         if not request.campaign:
-            return self.account.recall_with_room(event, keys, request.total)
+            total = request.total
+            if total is not None:
+                total = in_tiers(total, self._tiers)
+            return self.account.recall_with_room(event, keys, total)
         answers = self.account.recall(keys)
         if len(answers) < len(set(keys)) and not self._has_campaign_begun(request):
             self.account.require_room(event, 1)

@@ -1,14 +1,16 @@
 """The budget of one fit: which ledger it spends from, on which terms, and whose rows it uses."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import field
 from pathlib import Path
 from typing import final
 
 from tutelage._internal.records import by_keywords
 from tutelage._internal.typing import NeverPickled
 from tutelage.accounting.filter import Filter, holding
-from tutelage.events import Event
+from tutelage.accounting.tiers import steps_of
+from tutelage.events import TIER_STEPS, Event, Repeated, in_tiers
 from tutelage.exceptions import LedgerError, LedgerMismatchError
 from tutelage.ledger import Ledger
 from tutelage.ledger.beginning import Intent, Whom
@@ -36,6 +38,8 @@ class Budget(NeverPickled):
     release_name: str | None = None  # with a name, people who come later have a budget of their own
     # Digest of everything declared except the name. Releases of one question train one student together.
     question: str = ""
+    # The ε that each tier of people asks for, by its name; none if people have no tiers.
+    tiers: Mapping[str, float] = field(default_factory=dict[str, float])
     people: Callable[[], Sequence[str]] = tuple  # ids, each once; private
 
     def least_noise(self, event_of: Callable[[float], Event]) -> float:
@@ -45,6 +49,17 @@ class Budget(NeverPickled):
         if stored is not None:
             return stored
         return self.terms.least_noise(event_of)
+
+    def worst_case(self, method: Method, sizes: Sizes, limit: Filter | None = None) -> Repeated:
+        """Return the largest event of the release, in which ballots of tiers are as short as their ε needs in a limit.
+
+        Without the limit of the ledger, they are as long as others, which costs the same.
+        """
+        whole = method.event(sizes)
+        tiers = tuple((name, TIER_STEPS) for name in sorted(self.tiers))
+        if tiers and limit is not None:
+            tiers = steps_of(self.tiers, limit)
+        return Repeated(in_tiers(whole.event, tiers), whole.count)
 
     @property
     def _existing(self) -> Ledger | None:
@@ -68,7 +83,7 @@ class Budget(NeverPickled):
     def ledger_for(self, method: Method, sizes: Sizes) -> Ledger:
         """Return the ledger, checked; the file of a new one appears with its first reservation."""
         terms = self.terms
-        worst_case = method.event(sizes)
+        worst_case = self.worst_case(method, sizes)
         ledger = open_ledger(
             self.ledger,
             worst_case.event,

@@ -18,7 +18,7 @@ the same in every event that has them:
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import fields
+from dataclasses import fields, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -48,6 +48,13 @@ _LEAST_SHARE = 2.0
 _MOST_SHARES = 10**6
 _MOST_BITS = {"norm_squared": 100, "dimension": 50, "cap": 50}  # counts are at most 2⁵⁰
 CERTAIN = 2**60  # the chance of what always happens, in the units of `PublicationTest`
+TIER_STEPS = 2**10  # of a whole ballot, in which the ballots of people in tiers are shortened
+SUMS_ALONE = (
+    "People can ask for a smaller ε only if nothing but noisy sums of their ballots is released. Leave out `tiers`, "
+    "or use NoisyMoments, Additive or AdditiveMean."
+)
+# Names of tiers, sorted, and of how many steps of a whole ballot the ballots of their people are.
+TierSteps = tuple[tuple[str, int], ...]
 
 
 def _bound_of_ballot(value: object, name: str, owner: str) -> int:
@@ -66,6 +73,19 @@ def _truth_value(value: object, name: str, owner: str) -> bool:
     return value
 
 
+def _steps_of_tiers(value: Any, name: str, owner: str) -> TierSteps:
+    tiers = tuple((tier, steps) for tier, steps in value)
+    names = [tier for tier, _ in tiers]
+    are_steps = all(type(steps) is int and 0 < steps <= TIER_STEPS for _, steps in tiers)
+    are_names = all(type(tier) is str and tier for tier in names)
+    if not are_steps or not are_names or names != sorted(set(names)):
+        raise InvalidParameterError(
+            f"{owner}.{name}",
+            f"be pairs of a name and a whole number from 1 to {TIER_STEPS}, each name once and in order",
+        )
+    return tiers
+
+
 # How each public parameter is checked, by its name: value, name and class to the value that is kept.
 _RULES: dict[str, Callable[[object, str, str], object]] = {
     "scale": noise_scale,
@@ -78,6 +98,7 @@ _RULES: dict[str, Callable[[object, str, str], object]] = {
     "dimension": _bound_of_ballot,
     "cap": _bound_of_ballot,
     "nonnegative": _truth_value,
+    "tiers": _steps_of_tiers,
 }
 
 
@@ -234,6 +255,9 @@ class NoisySumGaussian(_Checked):
 
     σ is in the unit of the ballots' entries. Every ballot has `dimension` entries and Σ_j b_ij² ≤ `norm_squared`; zeros
     are an abstention. `unit` replaces, adds or removes one ballot. `nonnegative` says whether every b_ij ≥ 0.
+
+    With `tiers`, every ballot is of a teacher of one of them, and one of a tier with k steps has Σ_j b_ij² ≤
+    `norm_squared` · (k/2¹⁰)². See `event_of_tier`.
     """
 
     sigma: float
@@ -242,6 +266,15 @@ class NoisySumGaussian(_Checked):
     unit: PrivacyUnit
     simulated: bool = False
     nonnegative: bool = False
+    tiers: TierSteps = ()
+
+    def __post_init__(self) -> None:
+        _Checked.__post_init__(self)
+        if self.tiers and self.norm_squared % TIER_STEPS**2:
+            raise InvalidParameterError(
+                "NoisySumGaussian.norm_squared",
+                f"be a multiple of {TIER_STEPS}**2 if there are $tiers",
+            )
 
 
 @final
@@ -459,6 +492,48 @@ def of_queries(event: Event, queries: int) -> Repeated:
     if isinstance(event, CappedArgmaxGaussian):
         return Repeated(event, min(queries, 1))
     return Repeated(event, queries)
+
+
+def in_tiers(event: Event, tiers: TierSteps) -> Event:
+    """Return the event of the same release in which the ballots of people in tiers are shortened.
+
+    Sums are then in steps, of which a whole ballot has 2¹⁰, with the noise that this takes: the cost stays what it is.
+    """
+    match event:
+        case _ if not tiers:
+            return event
+        case Repeated(event=inner, count=count):
+            return Repeated(in_tiers(inner, tiers), count)
+        case Composed(events=parts):
+            return Composed(tuple(in_tiers(part, tiers) for part in parts))
+        case NoisySumGaussian(sigma=sigma, norm_squared=norm_squared):
+            return replace(
+                event,
+                sigma=sigma * TIER_STEPS,
+                norm_squared=norm_squared * TIER_STEPS**2,
+                tiers=tiers,
+            )
+        case _:
+            raise UnsupportedEventError(SUMS_ALONE)
+
+
+def tiers_of(event: Event) -> TierSteps:
+    """Return the tiers of all releases of which the event is made; refuse releases that differ in these."""
+    found = {getattr(part.event, "tiers", ()) for part in event.flatten()}
+    if len(found) > 1:
+        raise UnsupportedEventError("All releases of an event must have the same tiers.")
+    return found.pop() if found else ()
+
+
+def event_of_tier(event: Event, name: str) -> Event:
+    """Return the event as it is for the people of one tier: all of their ballots are shortened."""
+    parts = list[Event]()
+    for part, times in event.flatten():
+        if isinstance(part, NoisySumGaussian) and name in dict(part.tiers):
+            norm_squared = part.norm_squared // TIER_STEPS**2 * dict(part.tiers)[name] ** 2
+            part = replace(part, norm_squared=norm_squared, tiers=())
+        parts.append(Repeated(part, times))
+    return Composed(tuple(parts))
 
 
 def event_of(times: Counter[Event]) -> Event:

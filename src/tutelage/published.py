@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from tutelage._internal.gate import read_input
 from tutelage._internal.records import sha256_of
 from tutelage._internal.releases import today
 from tutelage.accounting import data_independent
 from tutelage.accounting.filter import Filter
+from tutelage.accounting.tiers import guarantee_of_tier
 from tutelage.events import (
+    TIER_STEPS,
     CappedArgmaxGaussian,
     Check,
     Composed,
@@ -25,6 +28,7 @@ from tutelage.events import (
     Repeated,
     SummedNoise,
     event_from_dict,
+    tiers_of,
 )
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import Schema
@@ -48,6 +52,7 @@ from tutelage.reporting.record import (
     Proposed,
     ReleasePart,
     StudentPart,
+    TierPart,
     record_of,
 )
 from tutelage.students.store import write_student
@@ -160,6 +165,10 @@ def card_of_model(
         budget = _budget_of(history.state, _batches_of(history), frontier)
     else:
         budget = _budget_of(model.ledger_, frontier=frontier)
+    tiers = [
+        TierPart(name, length, epsilon) for name, (epsilon, length) in sorted(model.tiers_.items())
+    ]
+    budget = replace(budget, tiers=tuple(tiers))
     if feature_map is None:
         feature_map = _origin_of_features(model)
     return card_of(
@@ -205,7 +214,7 @@ def card_of_ledger(history: History) -> PrivacyCard:
         created=today(),
     )
     guarantee = Guarantee(epsilon=now.guarantee(), event=record_of(event))
-    budget = _budget_of(now, batches, frontier)
+    budget = replace(_budget_of(now, batches, frontier), tiers=_tiers_of_ledger(history))
     return card_of(guarantee, release, StudentPart(name=NOT_RECORDED), budget, {}, (NOT_CHECKED,))
 
 
@@ -213,8 +222,10 @@ def up_to_date(card: PrivacyCard, history: History, *, later: bool) -> PrivacyCa
     """Return a card with the budget of its ledger now; with its ε of everything, if that was released `later`."""
     guarantee = card.guarantee
     frontier = card.budget.frontier
+    tiers = card.budget.tiers
     if later:  # the ε is of everything in the ledger, because later releases are of the same people
         epsilon = history.state.guarantee()
+        tiers = _tiers_of_ledger(history)
         alone = guarantee.alone
         if not card.covers_ledger:
             alone = guarantee.epsilon
@@ -230,10 +241,21 @@ def up_to_date(card: PrivacyCard, history: History, *, later: bool) -> PrivacyCa
             epsilon=epsilon, event=guarantee.event, tested=tested, proposal=proposal, alone=alone
         )
     now = history.before_releases
-    budget = _budget_of(now.state, _batches_of(now), frontier)
+    budget = replace(_budget_of(now.state, _batches_of(now), frontier), tiers=tiers)
     return card_of(
         guarantee, card.release, card.student, budget, card.statements, card.findings, history
     )
+
+
+def _tiers_of_ledger(history: History) -> tuple[TierPart, ...]:
+    """Return the tiers of everything released through a ledger, by its first budget: later, they are refused."""
+    first = history.until(0)
+    tiers = list[TierPart]()
+    for name, steps in tiers_of(history.event):
+        everybody = first.limit.guarantee(first.state.unit, simulated=history.state.simulated)
+        epsilon = guarantee_of_tier(everybody, first.limit, steps)
+        tiers.append(TierPart(name, steps / TIER_STEPS, epsilon))
+    return tuple(tiers)
 
 
 def _budget_of(
@@ -250,7 +272,8 @@ def _budget_of(
 def _public_number_of_people(model: Any) -> int | None:
     """Return the number of rows if it is public, or the noisy number of people that a sum of ballots released."""
     if model.n_private_rows_ is None and model.facts_.teachers is None:
-        return model.n_teachers_
+        # People of a tier count less in it.
+        return None if model.tiers_ else model.n_teachers_
     return model.n_private_rows_
 
 

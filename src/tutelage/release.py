@@ -14,10 +14,11 @@ from tutelage._internal.releases import on_one_day, today
 from tutelage._internal.typing import Mask, Matrix, Private
 from tutelage._internal.warned import warn
 from tutelage.accounting import data_independent
+from tutelage.accounting.tiers import guarantee_of_tier
 from tutelage.accounting.together import WITHOUT_LEDGER
 from tutelage.boundary import Boundary, Filing
 from tutelage.budget import Budget
-from tutelage.events import Event, Repeated
+from tutelage.events import TIER_STEPS, Event, Repeated, TierSteps, event_of_tier, tiers_of
 from tutelage.exceptions import (
     BudgetContinuedWarning,
     LedgerOvertakenError,
@@ -29,7 +30,7 @@ from tutelage.ledger import Ledger, LedgerState
 from tutelage.ledger.beginning import Whom
 from tutelage.mechanisms import Release
 from tutelage.methods import Method, Public
-from tutelage.methods.requests import Facts, Outcome
+from tutelage.methods.requests import Facts, Outcome, Prepared, PreparedTiers
 from tutelage.noise import NoiseSource
 from tutelage.people.blocks import People
 from tutelage.people.memory import PeopleInMemory
@@ -73,6 +74,9 @@ class Released:
     remembered: int  # number of those that were released before
     earlier: tuple[str, ...]  # names of earlier releases of the same question
     n_earlier: int  # number of their answers
+    # The worst-case guarantee of the people of each tier, of the same releases as `epsilon`, and the share of a whole
+    # ballot that theirs are.
+    tiers: Mapping[str, tuple[PublicEpsilon, float]]
     publication: Publication | None = None  # what may be claimed after the test of a proposal
     ledger: Ledger = field(repr=False)
     owner: Mapping[str, Any] = field(repr=False)  # votes, or sums of ballots; private
@@ -140,7 +144,12 @@ class PreparedRelease(Private):
     @property
     def most(self) -> Repeated:
         """The worst-case event of the whole release."""
-        return self.method.event(self.public.sizes)
+        return self.budget.worst_case(self.method, self.public.sizes, self.ledger.limit)
+
+    @property
+    def tiers(self) -> TierSteps:
+        """Names of the tiers of people, with the steps of each; none if people have no tiers."""
+        return tiers_of(self.most)
 
     @property
     def epsilon(self) -> PublicEpsilon:
@@ -194,7 +203,10 @@ class PreparedRelease(Private):
         _LOGGER.info("Noise chosen: %s.", method.mechanism)
         if so_far.boundary is None:
             so_far.boundary = Boundary(
-                self.ledger, self.noise, file=None if method.needs.shards else file
+                self.ledger,
+                self.noise,
+                file=None if method.needs.shards else file,
+                tiers=self.tiers,
             )
         boundary = so_far.boundary
         self.budget.check_people(boundary.ledger)  # others may have spent or changed it since
@@ -202,7 +214,7 @@ class PreparedRelease(Private):
         boundary.store_late()
         if self.once.release is None:
             boundary.require_room(method, public)
-            boundary.prepared = method.prepare(public, self.people)
+            boundary.prepared = self.prepare_people(self.people)
         if so_far.before is None:
             so_far.before = self._count_without_ledger()
 
@@ -270,7 +282,31 @@ class PreparedRelease(Private):
             if few is not None and not self.once.insist:
                 raise PreflightError(f"{literal(few)} {TO_INSIST}")
         boundary.require_room(self.method, self.public)
-        boundary.prepared = self.method.prepare(self.public, people.only(taking_part))
+        boundary.prepared = self.prepare_people(people.only(taking_part))
+
+    def prepare_people(self, people: Any) -> Prepared:
+        """Return who casts the ballots of these people, where they have tiers, each tier for itself; private."""
+        tiers = self.tiers
+        if not tiers:
+            return self.method.prepare(self.public, people)
+        parts = [
+            self.method.prepare(self.public, people.in_tier(number)) for number in range(len(tiers))
+        ]
+        return PreparedTiers(parts, tiers)
+
+    def _guarantees_of_tiers(self, *, is_alone: bool) -> dict[str, tuple[PublicEpsilon, float]]:
+        """Return ε and length of ballots of each tier; ε of this release if it `is_alone`, or else of the ledger."""
+        found = dict[str, tuple[PublicEpsilon, float]]()
+        for name, steps in self.tiers:
+            if is_alone:
+                most = event_of_tier(self.most, name)
+                epsilon = data_independent.epsilon(most, self.ledger.limit.delta)
+            else:
+                epsilon = guarantee_of_tier(
+                    self.ledger.state().guarantee(), self.ledger.limit, steps
+                )
+            found[name] = epsilon, steps / TIER_STEPS
+        return found
 
     def _result(self, boundary: Boundary, drawn: _Drawn, day: str) -> Released:
         outcome = drawn.outcome
@@ -302,6 +338,7 @@ class PreparedRelease(Private):
             drawn=n_drawn,
             remembered=n_remembered,
             earlier=drawn.earlier,
+            tiers=self._guarantees_of_tiers(is_alone=epsilon == by_itself),
             n_earlier=boundary.n_earlier,
             ledger=boundary.ledger,
             owner=boundary.prepared.private_attributes(outcome, boundary.noised),

@@ -77,6 +77,14 @@ class _Filter(ABC):
         """Return the worst-case budget that `event` spends, in grains."""
 
     @abstractmethod
+    def epsilon_of_length(self, share: float) -> float:
+        """Return the ε, at the δ of the budget, of people whose ballots have at most this share of the length.
+
+        It is of everything within a budget that was never raised, if all of it is noisy sums in which all ballots of
+        these people are so short (docs/proofs/ballots.md).
+        """
+
+    @abstractmethod
     def larger_budget(self, epsilon: float) -> "Filter":
         """Return a larger budget, in the same grains, which may be chosen in view of all answers so far."""
 
@@ -185,6 +193,13 @@ class RenyiFilter(_Filter):
         """Return the worst-case budget that `event` spends, in grains."""
         return sum(times * _grains(kind, self.order) for kind, times in event.flatten())
 
+    def epsilon_of_length(self, share: float) -> float:
+        """Return the ε of people whose ballots have at most this share of the length."""
+        # A sum costs in proportion to the order, so that its limit at one order is a limit at each.
+        slope = share**2 * self.capacity * GRAIN / self.order * _UPWARD
+        found = search_epsilon(lambda orders: slope * orders, self.delta)
+        return max(0.0, found.epsilon)
+
     def larger_budget(self, epsilon: float) -> "RenyiFilter":
         """Return a larger budget at the same order and δ."""
         return replace(self, epsilon=_require_more(epsilon, self.epsilon))
@@ -236,6 +251,10 @@ class GaussianFilter(_Filter):
             more *= 4
             limit = cls(least * (1 + more) + more, delta)
         return limit
+
+    def epsilon_of_length(self, share: float) -> float:
+        """Return the ε of people whose ballots have at most this share of the length."""
+        return epsilon_of_shifts(share**2 * self.mu_squared * _UPWARD, self.delta)
 
     def larger_budget(self, epsilon: float) -> "GaussianFilter":
         """Return a larger budget; the first time, its δ is twice as large."""

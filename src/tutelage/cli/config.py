@@ -46,6 +46,8 @@ class PrivateSection(Section, frozen=True):
         Id column of the person, who is the privacy unit.
     unit
         Instead of `entity`: each row is protected alone.
+    tier
+        Column of the tier of a person; [privacy.tiers] has the ε of each.
     silo
         For teacher-votes: a column with one teacher per value.
     ignore
@@ -59,6 +61,7 @@ class PrivateSection(Section, frozen=True):
     file: str
     entity: str | None = None
     unit: Literal["row"] | None = None
+    tier: str | None = None
     silo: str | None = None
     ignore: Names = ()
     batches: bool = False
@@ -71,8 +74,8 @@ class PrivateSection(Section, frozen=True):
 
     @property
     def id_columns(self) -> list[str]:
-        """The columns that name the person or the owner of a row."""
-        return [name for name in (self.entity, self.silo) if name]
+        """The columns that name the person, its tier or the owner of a row."""
+        return [name for name in (self.entity, self.tier, self.silo) if name]
 
 
 class TargetSection(Section, frozen=True):
@@ -183,6 +186,8 @@ class PrivacySection(Section, frozen=True):
         File of a smaller ε, to be tested after the labels.
     tuned_on
         Data that chose the settings.
+    tiers
+        A smaller ε, for people of each tier.
     """
 
     delta: float | None = None
@@ -192,6 +197,7 @@ class PrivacySection(Section, frozen=True):
     ledger: str | None = None
     proposal: str | None = None
     tuned_on: Literal["nothing", "public", "private"] | None = None
+    tiers: dict[str, float] | None = None
 
 
 class OutputSection(Section, frozen=True):
@@ -510,6 +516,16 @@ def _problems_of_private(config: RunConfig) -> Iterator[str]:
         return
     if private.unit is not None and private.entity is not None:
         yield "`unit` in [private] protects each row alone, and `entity` all rows of a person. Leave out one of them."
+    if (private.tier is None) != (config.privacy.tiers is None):
+        yield "`tier` in [private] names the tier of a person, and [privacy.tiers] its ε. Set both, or neither."
+    if private.tier is not None and private.entity is None:
+        yield "`tier` in [private] is of a person, who may have several rows. Name the person in `entity`."
+    if private.tier is not None and private.tier in (
+        config.target.column,
+        private.entity,
+        private.silo,
+    ):
+        yield f"`tier` in [private] must be a column of its own. Got {private.tier!r}."
     if config.target.column in (private.entity, private.silo):
         yield (
             "`entity` and `silo` in [private] must be other columns than `column` in [target]. Got "
@@ -560,6 +576,7 @@ def _problems_of_columns(config: RunConfig) -> Iterator[str]:
             "`column` in [target]": config.target.column,
             "`entity` in [private]": private.entity,
             "`silo` in [private]": private.silo,
+            "`tier` in [private]": private.tier,
         }
     for name, kind in columns.items():
         if is_list(kind) and len(set(map(str, kind))) < len(kind):
@@ -591,7 +608,7 @@ def _check_estimator(config: RunConfig) -> None:
 _CHECKS: tuple[tuple[Names, Callable[[RunConfig], Iterable[str] | None]], ...] = (
     (("dataset", "private", "target", "public"), _problems_of_sources),
     (("private", "public", "columns"), _problems_of_files),
-    (("private", "target"), _problems_of_private),
+    (("private", "target", "privacy"), _problems_of_private),
     (("dataset", "private", "target", "public", "method", "published"), _problems_of_target),
     (("private", "target", "public", "columns"), _problems_of_columns),
     (("statements",), lambda config: check_statements(config.statements)),

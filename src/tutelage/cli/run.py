@@ -259,6 +259,8 @@ def _summary(settings: RunConfig, model: Model, card: PrivacyCard) -> RichTable:
             row("goal by public labels alone (ε = 0)", f"{reached.public_labels:.2%}")
     of = "this release" if card.epsilon != model.ledger_.guarantee() else "whole budget"
     row(f"ε to publish ({of})", f"{round_up(card.epsilon.epsilon):.4f}")
+    for tier in card.budget.tiers:
+        row(f"ε of people of the tier {tier.name}", f"{round_up(tier.epsilon.epsilon):.4f}")
     if card.guarantee.tested is not None:
         row(
             "tested ε to publish beside it (these labels)",

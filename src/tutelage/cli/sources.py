@@ -15,6 +15,7 @@ from tutelage.cli.config import PrivateSection, RunConfig
 from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError
 from tutelage.features.columns import public_features
+from tutelage.people.tiers import Tiers
 from tutelage.tables import Batches, Table, read_batches, read_table
 
 
@@ -23,8 +24,9 @@ from tutelage.tables import Batches, Table, read_batches, read_table
 class Sources(Private):
     """The rows of a configuration: tables, batches of a table, or arrays."""
 
-    # X, y, entity_ids and silos, as `fit` takes them, and other private columns.
+    # X, y, entity_ids, silos and tiers, as `fit` takes them, and other private columns.
     private: Entries
+    special: Sequence[str] = ()  # columns of private tables that are no features
     public: Any = None  # all public rows; None where a schema takes their place
     label: str | None = None  # the column of public numbers, beside a schema
     labels: Array | None = None  # of all public rows
@@ -42,7 +44,7 @@ class Sources(Private):
     @property
     def features(self) -> Any:
         """The public rows without columns of labels and ids."""
-        return public_features(self.public, *self.private.values())
+        return public_features(self.public, *self.private.values(), *self.special)
 
 
 def load_sources(config: RunConfig) -> Sources:
@@ -72,12 +74,19 @@ def _sources_in_tables(config: RunConfig, private: PrivateSection) -> Sources:
     label = config.public.label
     special = [target, *private.id_columns]
     rows = _private_rows(config.input_file("private"), special, in_batches=private.batches)
-    of_private = {"X": rows, "y": target, "entity_ids": private.entity, "silos": private.silo}
+    of_private: Entries = {
+        "X": rows,
+        "y": target,
+        "entity_ids": private.entity,
+        "silos": private.silo,
+    }
+    if private.tier is not None:
+        of_private["tiers"] = Tiers(private.tier, config.privacy.tiers or {})
     public = None
     if config.public.file:
         public = read_table(config.input_file("public"))
     if public is None or config.schema is not None:
-        sources = Sources(private=of_private, classes=config.target.classes)
+        sources = Sources(private=of_private, special=special, classes=config.target.classes)
         if public is None or target not in public.columns:
             return sources
         return replace(sources, public=public, label=target)
@@ -96,6 +105,7 @@ def _sources_in_tables(config: RunConfig, private: PrivateSection) -> Sources:
         )
     return Sources(
         private=of_private,
+        special=special,
         public=public.without((left_out & public.columns.keys()) - {*special}),
         labels=None if label is None else public.column(label),
         classes=config.target.classes,
@@ -119,18 +129,22 @@ def _private_rows(path: Path, special: list[str], *, in_batches: bool) -> Batche
 def _sources_in_arrays(config: RunConfig, private: PrivateSection) -> Sources:
     target = config.target.column
     label = config.public.label
-    rows = rows_in(config.input_file("private"), target, private.entity, private.silo)
+    rows = rows_in(config.input_file("private"), target, *private.id_columns)
     public = rows_in(config.input_file("public"), label)
     labels = None if label is None else _texts(public[label])
     # Other arrays may say whose row it is. They are no part of the rows by which a ledger knows the data.
     others = {
         name: rows[name]
         for name in rows
-        if name not in ("X", target, private.silo)
+        if name not in ("X", target, private.silo, private.tier)
         and rows.form(name).shape == rows.form("X").shape[:1]
     }
+    tiers: Entries = {}
+    if private.tier is not None:
+        tiers["tiers"] = Tiers(_texts(rows[private.tier]), config.privacy.tiers or {})
     return Sources(
         private={
+            **tiers,
             "X": rows["X"],
             "y": _texts(rows[target]),
             "entity_ids": None if private.entity is None else rows[private.entity],

@@ -15,6 +15,7 @@ _ENTRIES = {
     "y": "`column` in [target]",
     "entity_ids": "`entity` in [private]",
     "silos": "`silo` in [private]",
+    "tiers": "`tier` in [private]",
     "target_range": "`range` in [target]",
     "X_public": "`file` in [public]",
     "y_public": "`label` in [public]",

@@ -28,7 +28,7 @@ from tutelage.budget import Budget
 from tutelage.digests import canonical, data_digest, plain_settings
 from tutelage.estimator.inputs import Column, Inputs, Rows, Taken, rows_and_labels
 from tutelage.estimator.parameters import ARGUMENTS_OF_FIT, Resolved
-from tutelage.events import Event
+from tutelage.events import Event, tiers_of
 from tutelage.exceptions import (
     InvalidParameterError,
     MuchNoiseWarning,
@@ -43,7 +43,7 @@ from tutelage.methods import Method, Public
 from tutelage.methods.choice import Chooser, Known
 from tutelage.methods.needs import Offered, unmet
 from tutelage.methods.requests import Facts
-from tutelage.privacy import NeighboringRelation
+from tutelage.privacy import NeighboringRelation, PublicEpsilon
 from tutelage.published import card_of_model, write_results
 from tutelage.publishing import Proposal
 from tutelage.publishing.recording import check_testable
@@ -103,6 +103,7 @@ class Estimator(Inputs):
     public_model_: Any
     class_weight_: Mapping[Any, float] | None
     earlier_: tuple[str, ...]
+    tiers_: Mapping[str, tuple[PublicEpsilon, float]]
     facts_: Facts
     method_: Method
 
@@ -263,17 +264,20 @@ class Estimator(Inputs):
         method = run.method
 
         def event_with(noise: float) -> Event:
+            # In steps, which tiers need, it costs no more.
             return run.method.with_noise(noise).event(sizes)
 
         if not budget.asked.given:
             method = method.with_noise(budget.least_noise(event_with))
         ledger = budget.ledger_for(method, sizes)
-        worst_case = method.event(sizes)
+        worst_case = budget.worst_case(method, sizes, ledger.limit)
         if isinstance(budget.ledger, Ledger):
             ledger.register.check(budget.release_name, budget.identity, worst_case)
         full = budget.ledger_without_room(worst_case)
         if full is not None and remembered:
-            Boundary(full, run.noise).require_room(method, self._public_without_scores(taken))
+            Boundary(full, run.noise, tiers=tiers_of(worst_case)).require_room(
+                method, self._public_without_scores(taken)
+            )
         elif full is not None:
             full.account.require_room(worst_case, 1)  # raises
         return method, ledger
@@ -326,6 +330,7 @@ class Estimator(Inputs):
             schema=run.schema is not None,
             silos=silos,
             name=run.once.release is not None,
+            tiers=taken.tiers is not None,
         )
         problems = [*unmet(run.method, offered, self._owner), *self._problems_together(run)]
         if problems:
@@ -356,6 +361,7 @@ class Estimator(Inputs):
         self.mechanism_ = method.mechanism
         self.release_ = found.labels
         self.epsilon_ = found.epsilon
+        self.tiers_ = found.tiers
         self.method_ = replace(run.method, mechanism=method.mechanism)  # type: ignore[type-var]
         self.earlier_ = found.earlier
         self.n_earlier_ = found.n_earlier
@@ -550,7 +556,10 @@ class Estimator(Inputs):
         public = [taken.public]
         if taken.labels is not None:
             public.append(taken.labels)
-        question = self._question_identity(run, people.unit.name, *public)
+        tiers: Mapping[str, float] = {}
+        if taken.tiers is not None:
+            tiers = taken.tiers.epsilons
+        question = self._question_identity(run, people.unit.name, *public, tiers=tiers)
         release = run.once.release
         identity = question
         if release is not None:
@@ -565,10 +574,13 @@ class Estimator(Inputs):
             identity=identity,
             release_name=release,
             question=question,
+            tiers=tiers,
             method=run.method,
         )
 
-    def _question_identity(self, run: Resolved, unit: str, *public: Array) -> str:
+    def _question_identity(
+        self, run: Resolved, unit: str, *public: Array, tiers: Mapping[str, float] | None = None
+    ) -> str:
         """Return the digest of everything declared for a release except its name, and of the public rows given."""
         target = self.target_
         schema = run.schema
@@ -580,7 +592,7 @@ class Estimator(Inputs):
             columns = run.columns if schema is None else schema
             # `canonical` sorts the keys of a mapping, so the order of columns is added.
             names = None if schema is None else schema.names
-            whole = [
+            whole: list[Any] = [
                 [epsilon, self.releases, unit, self.random_state],
                 [target.names, target.origin, target.question],
                 [columns, self.features, planned],
@@ -589,6 +601,8 @@ class Estimator(Inputs):
                 run.noise.simulated,
                 data_digest(*public).hex(),
             ]
+            if tiers:
+                whole.append(dict(tiers))
             return hashlib.sha256(canonical(plain_settings(whole)).encode()).hexdigest()
         return secrets.token_hex(32)
 

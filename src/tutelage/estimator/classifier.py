@@ -21,6 +21,7 @@ from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.features import PublicColumns, PublicTransformer, Schema
 from tutelage.features.scored import chances_of
 from tutelage.methods import Additive, Method, NoisyMoments
+from tutelage.people.tiers import Tiers
 from tutelage.release import Once
 from tutelage.reporting import ClassAccuracy
 from tutelage.reporting.record import Judged, Reached, Survived
@@ -254,6 +255,7 @@ class PATEClassifier(ClassifierMixin, Estimator):
         entity_ids: Column = None,
         silos: Column = None,
         whole_rows: Column = None,
+        tiers: Tiers | None = None,
         release: str | None = None,
         data_changed: bool = False,
         insist: bool = False,
@@ -287,6 +289,10 @@ class PATEClassifier(ClassifierMixin, Estimator):
         whole_rows : array of shape (rows, ...), optional
             The private rows with all their columns, if `X` has only some of them. Without `entity_ids`, the ledger
             recognizes its data set by these rows, whichever columns and labels a fit uses. Default: all columns of `X`.
+        tiers : Tiers, optional
+            The tier of each person, and the ε that people of each tier ask for, where it is smaller than that of the
+            release: ``Tiers("consent", {"careful": 0.3, "usual": 1.0})``. The ballots of a tier are shortened, so its
+            people count less. It needs `entity_ids`, rows in memory, and a method that releases noisy sums.
         release : str, optional
             Name of the release: ``"2026-02"``. People whose ids first appear in it have the whole `budget` for
             themselves, and people whose budget is spent take no part. The student also learns from earlier releases of
@@ -326,7 +332,7 @@ class PATEClassifier(ClassifierMixin, Estimator):
         """
         once = Once(release, data_changed, insist, checkpoints)
         return self._release(
-            Rows(X, y, X_public, y_public, entity_ids, silos, whole_rows, once=once)
+            Rows(X, y, X_public, y_public, entity_ids, silos, whole_rows, tiers, once=once)
         )
 
     def predict(self, X: object) -> Array:

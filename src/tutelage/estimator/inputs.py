@@ -52,6 +52,7 @@ from tutelage.people.batches import BatchReader, PeopleInBatches
 from tutelage.people.blocks import People
 from tutelage.people.memory import PeopleInMemory
 from tutelage.people.partitions import PeopleInPartitions
+from tutelage.people.tiers import Tiers
 from tutelage.preflight import Found, Sight, least_noise, noise_of, preflight, warnings_of_order
 from tutelage.privacy import ROW
 from tutelage.publishing import Proposal
@@ -119,6 +120,7 @@ class Rows(Private):
     entity_ids: Column = None
     silos: Column = None
     whole_rows: Column = None
+    tiers: Tiers | None = None
     # How many of the last public rows only score: a private row among them is found.
     scored: int = 0
     later: bool = False  # whether these are meant to differ from the others
@@ -165,6 +167,7 @@ class Taken(NamedTuple):
     n_people: int  # private, unless rows are the people
     # Returns the people as another method deals rows to teachers; None if rows are read in batches.
     deal: Callable[[Method], PeopleInMemory] | None = None
+    tiers: Tiers | None = None  # of the people
 
 
 class Inputs(Parameters):
@@ -195,6 +198,7 @@ class Inputs(Parameters):
             batches=rows.batches is not None,
             labels=rows.y_public is not None and not rows.scored and self._target.is_declared,
             silos=rows.silos is not None,
+            tiers=rows.tiers is not None,
         )
         problems = [*problems_in(parameters), *self._problems_of_rows(rows)]
         if problems:
@@ -212,6 +216,7 @@ class Inputs(Parameters):
                         "not be a column of the schema, because those columns are features",
                         fix=f"Remove {literal(repr(name))} from the schema.",
                     )
+        yield from self._problems_of_tiers(rows)
         proposal = rows.once.proposal
         if not isinstance(proposal, Proposal) and proposal is not None:
             yield Problem(
@@ -256,6 +261,40 @@ class Inputs(Parameters):
                     "take no part",
                 )
 
+    def _problems_of_tiers(self, rows: Rows) -> Iterator[Problem]:
+        """Yield problems of tiers of people, as far as they do not depend on cells."""
+        if rows.tiers is None:
+            return
+        name = f"{self._owner}.fit.tiers"
+        if not isinstance(rows.tiers, Tiers):  # pyright: ignore[reportUnnecessaryIsInstance]
+            yield Problem(
+                name, 'be Tiers(column, {"careful": 0.3})', f"a {type(rows.tiers).__name__}"
+            )
+            return
+        if rows.entity_ids is None:
+            yield Problem(
+                name,
+                "come with $entity_ids, because a tier is of a person, who may have several rows",
+                fix="Pass $entity_ids.",
+            )
+        if rows.batches is not None:
+            yield Problem(
+                name,
+                "be left out if rows are read in batches",
+                fix="To let people ask for a smaller ε, load all rows into memory.",
+            )
+        column = rows.tiers.column
+        if (
+            isinstance(self.columns, Schema)
+            and isinstance(column, str)
+            and column in self.columns.columns
+        ):
+            yield Problem(
+                name,
+                "not name a column of the schema, because those columns are features",
+                fix=f"Remove {literal(repr(column))} from the schema.",
+            )
+
     def _problems_of_batches(self, rows: Rows) -> Iterator[Problem]:
         """Yield problems of rows that are read in batches."""
         if not isinstance(rows.y, str) or not isinstance(rows.entity_ids, str | None):
@@ -292,12 +331,15 @@ class Inputs(Parameters):
         y: Any = cells.y
         entity_ids = cells.entity_ids
         silos = cells.silos
+        tiers = cells.tiers
+        of_rows = None if tiers is None else tiers.column
         _require_plain(
             y=y,
             X_public=public_labels,
             y_public=cells.y_public,
             entity_ids=entity_ids,
             silos=silos,
+            tiers=of_rows,
         )
         run, X, X_public, table = self._as_numbers(
             run, cells.X, cells.X_public, entity_ids, scored=given.scored
@@ -305,7 +347,7 @@ class Inputs(Parameters):
         _require_cells(X, y)
         rows, labels = self._validate(X, target.merged_labels(y))
         target.check(labels)
-        _check_columns(len(rows), entity_ids=entity_ids, silos=silos)
+        _check_columns(len(rows), entity_ids=entity_ids, silos=silos, tiers=of_rows)
         whole = _whole(rows, table, given.whole_rows)
         stay, left_out = self._rows_that_stay(len(rows), entity_ids)
         keep = np.flatnonzero(stay)
@@ -327,7 +369,13 @@ class Inputs(Parameters):
                 shards = self.partition(method, len(keep), entities, owners, unit)
             else:  # the others have the teachers that they would have, whoever withdrew
                 shards = self.partition(method, len(rows), entity_ids, silos, unit).of_some(stay)
-            return PeopleInMemory(rows[keep], targets, shards, left_out, everybody, whole)
+            of_people = None
+            if tiers is not None:
+                cells_of_tiers = as_column(tiers.column)[keep]
+                of_people = tiers.of_people(cells_of_tiers, shards.assignment, shards.n_shards)
+            return PeopleInMemory(
+                rows[keep], targets, shards, left_out, everybody, whole, of_people
+            )
 
         people = deal(run.method)
         public, known_labels = self._public_labels(run, public, given.X_public, cells.y_public)
@@ -348,7 +396,9 @@ class Inputs(Parameters):
             return at(sight)
 
         n_people = len(people.ids()) or len(people.rows)
-        return Taken(run, people, public, known_labels, look, people.n_teachers, n_people, deal)
+        return Taken(
+            run, people, public, known_labels, look, people.n_teachers, n_people, deal, tiers
+        )
 
     def _public_labels(
         self, _run: Resolved, public: Matrix, _X_public: object, y_public: object
@@ -657,7 +707,8 @@ class Inputs(Parameters):
             if whole.ndim == 2 and whole.shape != rows.shape:
                 for number, cells in enumerate(whole.T):
                     columns[f"column {number} of `whole_rows`"] = cells
-        for name in (given.y, given.silos):
+        tiers = None if given.tiers is None else given.tiers.column
+        for name in (given.y, given.silos, tiers):
             if isinstance(name, str):
                 columns.pop(name, None)
         categories = ()
@@ -775,6 +826,8 @@ def _cells(run: Resolved, given: Rows, owner: str) -> Rows:
     if given.y is None:
         raise InvalidDataError(_NO_LABELS)
     special = {"y": given.y, "entity_ids": given.entity_ids, "silos": given.silos}
+    if given.tiers is not None:
+        special["tiers"] = given.tiers.column
     _require_same_rows(given.X, **special, whole_rows=given.whole_rows)
     if run.schema is None and given.X_public is None:
         raise InvalidDataError(_NO_PUBLIC)
@@ -793,10 +846,12 @@ def _cells(run: Resolved, given: Rows, owner: str) -> Rows:
         rows = private
         for place, name in special.items():
             if isinstance(name, str):
-                read = private.column if place == "y" else partial(ids_in, private)
+                read = private.column if place in ("y", "tiers") else partial(ids_in, private)
                 special[place] = read(name)
         X_public = public_features(X_public, *names)
-    columns = {name: column_array(cells) for name, cells in special.items()}
+    columns: dict[str, Any] = {name: column_array(cells) for name, cells in special.items()}
+    if given.tiers is not None:
+        columns["tiers"] = Tiers(columns["tiers"], given.tiers.epsilons)
     return replace(given, X=rows, X_public=X_public, y_public=y_public, **columns)
 
 

@@ -82,6 +82,7 @@ ARGUMENTS_OF_FIT = (
     "entity_ids",
     "silos",
     "whole_rows",
+    "tiers",
     *_TYPES_OF_FIT,
 )
 

@@ -23,6 +23,7 @@ from tutelage.features.columns import dense_rows
 from tutelage.features.public_numbers import FEWEST
 from tutelage.methods import AdditiveMean, Method
 from tutelage.partition import canonical_ids, ids_in
+from tutelage.people.tiers import Tiers
 from tutelage.preflight import Sight
 from tutelage.release import Once
 from tutelage.reporting.record import Errors, Judged
@@ -114,6 +115,7 @@ class PATERegressor(RegressorMixin, Estimator):
         entity_ids: Column = None,
         silos: Column = None,
         whole_rows: Column = None,
+        tiers: Tiers | None = None,
         release: str | None = None,
         data_changed: bool = False,
         insist: bool = False,
@@ -133,7 +135,7 @@ class PATERegressor(RegressorMixin, Estimator):
         y_public : array of shape (public rows,) or str, optional
             Numbers of public rows, or the name of a column of them. The sums then say what a model of these numbers
             gets wrong. Do not score by these rows afterwards.
-        entity_ids, silos, whole_rows, release, data_changed, insist, checkpoints
+        entity_ids, silos, whole_rows, tiers, release, data_changed, insist, checkpoints
             As for `PATEClassifier.fit`. All rows with one id are one person's, whose ballot is their mean. `silos` are
             for a method that trains teachers.
 
@@ -144,7 +146,7 @@ class PATERegressor(RegressorMixin, Estimator):
         """
         once = Once(release, data_changed, insist, checkpoints)
         return self._release(
-            Rows(X, y, X_public, y_public, entity_ids, silos, whole_rows, once=once)
+            Rows(X, y, X_public, y_public, entity_ids, silos, whole_rows, tiers, once=once)
         )
 
     def _resolved_for(self, rows: Rows) -> Resolved:

@@ -22,6 +22,7 @@ from tutelage.events import (
     Repeated,
     event_from_dict,
     of_queries,
+    tiers_of,
 )
 from tutelage.exceptions import (
     InvalidParameterError,
@@ -254,6 +255,7 @@ class Account(NeverPickled):
         """Return the grains that were spent, once the file and the unit of an event are found to allow a release."""
         self._opened.check_unit(event)
         self._opened.copies.check(read)
+        _check_tiers(read, event)
         return self._beginning.grains_spent(read)
 
     @overload
@@ -476,6 +478,7 @@ class Account(NeverPickled):
         self, write: Transaction, event: Event, queries: int, cost: int, more: Entries
     ) -> Entry:
         """Write the entry of a reservation."""
+        _check_tiers(write, event)
         content: Entries = {
             "event": event.as_dict(),
             "queries": queries,
@@ -531,6 +534,22 @@ class Account(NeverPickled):
 def _batch_name_of(new: Collection[bytes]) -> str:
     """Return the name of the batch of exactly these queries, so that it is found again after a crash."""
     return f"step {sha256(b''.join(sorted(new))).hexdigest()}"
+
+
+def _check_tiers(read: Transaction, event: Event) -> None:
+    """Refuse an event in which people of a tier count more or less than in earlier ones: their ε is of all of them."""
+    sums = read.checkpoint()
+    tiers = [[*tier] for tier in tiers_of(event)]
+    if sums.asked and sums.tiers != tiers:
+        raise LedgerMismatchError(
+            "All releases of a ledger must have the same `tiers`, each with the same ε, because the ε of a tier is of "
+            "all of them together. Pass those of the first release, or none if it had none."
+        )
+    if tiers and sums.raised:
+        raise LedgerMismatchError(
+            "`tiers` must be left out if the budget of the ledger was raised, because the ε of a tier follows from the "
+            "first budget. Nothing more can be released for people in tiers."
+        )
 
 
 def _check_storable(event: Event) -> None:

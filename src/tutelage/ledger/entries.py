@@ -15,7 +15,7 @@ from tutelage._internal.records import Entries, frozen
 from tutelage._internal.releases import today
 from tutelage.accounting.filter import Filter, filter_of
 from tutelage.digests import canonical
-from tutelage.events import PublicationTest, event_from_dict
+from tutelage.events import PublicationTest, event_from_dict, tiers_of
 from tutelage.exceptions import LedgerStorageError, LedgerTamperedError
 
 FORMAT = 1
@@ -169,6 +169,8 @@ class Checkpoint:
     releases: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     # Grains that were spent of each cohort; where releases have no names, all people are one.
     accounts: dict[str, int] = field(default_factory=dict[str, int])
+    # Of every event that was reserved.
+    tiers: list[list[object]] = field(default_factory=list[list[object]])
     # Each `Raise`, as plain values.
     raised: list[Entries] = field(default_factory=list[Entries])
 
@@ -188,9 +190,9 @@ class Checkpoint:
                 changed["unsettled"] = self.unsettled + 1
                 changed["charged_for"] = self.charged_for + bool(content["cost"])
                 changed["asked"] = self.asked or not entry.is_publication
-                changed["simulated"] = (
-                    self.simulated or event_from_dict(content["event"]).is_simulated
-                )
+                event = event_from_dict(content["event"])
+                changed["simulated"] = self.simulated or event.is_simulated
+                changed["tiers"] = [[*tier] for tier in tiers_of(event)]
             case EntryKind.ANSWERED:
                 changed["accounts"] = self.accounts_after(release, -content["refund"])
                 changed["unsettled"] = self.unsettled - 1

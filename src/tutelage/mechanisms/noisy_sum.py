@@ -67,6 +67,7 @@ class NoisySum:
             form.unit,
             simulated,
             form.nonnegative,
+            form.tiers,
         )
 
     def check(self, _ballots: BallotSum, _predictions: object = None, /) -> None:

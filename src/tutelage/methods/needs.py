@@ -19,6 +19,7 @@ class Offered(NamedTuple):
     labels: bool = False  # of public rows
     silos: bool = False  # owners of rows
     name: bool = False  # of the release
+    tiers: bool = False  # of people who ask for a smaller ε
     opened: bool = False  # sums of several owners, and nothing else
 
 
@@ -67,6 +68,12 @@ def unmet(method: Method, offered: Offered, owner: str) -> Iterator[Problem]:
             f"{owner}.fit.release",
             f"be left out for {kind}: people have a budget of their own only if every person casts ballots",
             fix="Leave it out, or use a method in which every person does, such as NoisyMoments.",
+        )
+    if offered.tiers and not method.facts(None).of_sums:
+        yield Problem(
+            f"{owner}.fit.tiers",
+            f"be left out for {kind}: people can ask for a smaller ε only where their ballots are summed",
+            fix="Leave it out, or use a method of sums, such as NoisyMoments.",
         )
     if offered.opened and needs.student:
         yield Problem(

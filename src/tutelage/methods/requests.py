@@ -27,9 +27,19 @@ from numpy.typing import ArrayLike
 
 from tutelage._internal.records import by_identity, by_keywords
 from tutelage._internal.typing import Array, FloatArray, IntArray, Matrix, Private
-from tutelage.ballots import BallotSum, Missing, OneHot, Shortfall, Vector, VoteHistogram, tally_few
+from tutelage.ballots import (
+    BallotSum,
+    Missing,
+    OneHot,
+    Shortfall,
+    Vector,
+    VoteHistogram,
+    sum_of_tiers,
+    tally_few,
+)
 from tutelage.digests import data_digest
-from tutelage.events import Event
+from tutelage.events import SUMS_ALONE, Event, TierSteps
+from tutelage.exceptions import InvalidBallotError, UnsupportedEventError
 from tutelage.features.base import FeatureMap
 from tutelage.features.schema import Schema
 from tutelage.mechanisms import Mechanism, NoisySum
@@ -177,6 +187,33 @@ class Prepared(Protocol):
 
 
 @final
+@by_identity
+class PreparedTiers(Private):
+    """The people of several tiers, each as a method prepared them; private."""
+
+    parts: Sequence[Prepared]  # in the order of the tiers
+    tiers: TierSteps
+
+    def cast(self, request: "Request", places: IntArray) -> BallotSum:
+        """Return the private sum of all ballots in steps, those of each tier shortened; each part is checked."""
+        sums = list[BallotSum]()
+        for part in self.parts:
+            ballots = request.ballot.cast(part, request, places)
+            if not isinstance(ballots, BallotSum) or not request.form.holds(ballots.form):
+                raise InvalidBallotError(
+                    "The ballots do not have the form that the request asks for."
+                )
+            sums.append(ballots)
+        return sum_of_tiers(sums, self.tiers)
+
+    def private_attributes(
+        self, outcome: "Outcome", noised: "Sequence[NoisedBallots]", /
+    ) -> dict[str, object]:
+        """Return the private attributes of a fit."""
+        return self.parts[0].private_attributes(outcome, noised)
+
+
+@final
 @by_keywords
 class Request:
     """A request of a method: ballots of one form, to be released by one mechanism; public."""
@@ -199,6 +236,14 @@ class Request:
     def is_of_sum(self) -> bool:
         """Whether the answer is one sum, and not a label for each row."""
         return isinstance(self.form, Vector)
+
+    def form_in(self, tiers: TierSteps) -> OneHot | Vector | Shortfall:
+        """Return the form of the ballots, where people have tiers, in steps; refuse others than vectors."""
+        if not tiers:
+            return self.form
+        if not isinstance(self.form, Vector):
+            raise UnsupportedEventError(SUMS_ALONE)
+        return self.form.in_tiers(tiers)
 
     def of_rows(self, rows: slice) -> "Request":
         """Return the request for some of the rows."""
@@ -232,7 +277,9 @@ class Learned(NamedTuple):
 class Answer(NamedTuple):
     """The release for a request; public."""
 
-    values: IntArray  # shape (answers, numbers): a class index each, or all numbers of a sum
+    # Shape (answers, numbers): a class index each, or all numbers of a sum. A sum over people in tiers is of ballots
+    # of which some are shortened, in units of whole ballots, so that its numbers are fractions.
+    values: IntArray
     event: Event  # what was charged for it now, as it happened
     cost: float  # in ε of the budget; 0 where everything was remembered
     sigma: float | None = None  # of the noise on a sum, where it is not that of the mechanism

@@ -31,6 +31,7 @@ class PeopleInMemory(Private):
     # The id of each row, also of people who withdrew; None without ids.
     known: npt.NDArray[np.object_] | None = None
     whole: Any = None  # the rows with all their columns; None where that is `rows`
+    tiers: IntArray | None = None  # number of the tier of each person, if people have tiers
     first_map: None = None
 
     @property
@@ -73,7 +74,12 @@ class PeopleInMemory(Private):
             rows=self.rows[rows],
             labels=self.labels[rows],
             shards=self.shards.only(people),
+            tiers=None if self.tiers is None else self.tiers[people],
         )
+
+    def in_tier(self, number: int) -> "PeopleInMemory":
+        """Return the people of one tier, by its number."""
+        return self.only(np.asarray(self.tiers) == number)
 
     def through(self, feature_map: FeatureMap | None, n_features: int, /) -> "PeopleInMemory":
         """Return the people with their rows as a map shows them, each shard by itself."""

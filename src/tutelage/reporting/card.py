@@ -124,7 +124,14 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
                 "`if_added_or_removed` of a card needs a unit of privacy that may be added and removed. Leave it out."
             )
 
-        costs = always if second is None else [*always, second]
+        tiers = [tier.epsilon for tier in self.budget.tiers]
+        if any(cost.output_dependent or cost.epsilon > stated.epsilon.epsilon for cost in tiers):
+            raise NotPublishableError(
+                "`tiers` of a card must have worst-case ε, none above the ε of everybody."
+            )
+        costs = [*always, *tiers]
+        if second is not None:
+            costs.append(second)
         if len({(cost.unit, cost.simulated) for cost in costs}) > 1:
             raise NotPublishableError(
                 "`tested`, `alone` and `frontier` of a card must be about the same unit of privacy as its "

@@ -466,6 +466,25 @@ class StudentPart(Part, frozen=True, kw_only=True):
 
 
 @final
+class TierPart(Part, frozen=True):
+    """People who asked for a smaller ε, and what they have.
+
+    Parameters
+    ----------
+    name : str
+        Their tier.
+    length : float
+        Length of their ballots, as a share of that of other ballots.
+    epsilon : PublicEpsilon
+        Their guarantee, of the same releases as the ε of the card.
+    """
+
+    name: str
+    length: Share
+    epsilon: PublicEpsilon
+
+
+@final
 class BudgetPart(Part, frozen=True, kw_only=True, omit_defaults=True):
     """The state of the ledger after the release, by the names of `LedgerState`, and what was spent on.
 
@@ -475,6 +494,8 @@ class BudgetPart(Part, frozen=True, kw_only=True, omit_defaults=True):
         The releases that spent the budget so far, in order.
     frontier : tuple of FrontierPoint
         The costs of other numbers of queries, at the δ of the card's ε.
+    tiers : tuple of TierPart
+        The tiers of people, if they have any.
     """
 
     budget: Annotated[float, Meta(gt=0, le=MOST)]
@@ -498,6 +519,7 @@ class BudgetPart(Part, frozen=True, kw_only=True, omit_defaults=True):
     raised: tuple[Raised, ...] = ()
     batches: tuple[BatchCost, ...] = ()
     frontier: tuple[FrontierPoint, ...] = ()
+    tiers: tuple[TierPart, ...] = ()
 
     @property
     def spending(self) -> "_Spending":
