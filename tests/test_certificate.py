@@ -1,6 +1,7 @@
 """How many liars the predictions of a student of one noisy sum survive, against every ballot they can cast."""
 
 import json
+import re
 from itertools import product
 from typing import Any
 
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 
 from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE
+from runs_of_people import VECTORS, configure_people
+from test_cli import write_people
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features import Schema
@@ -237,6 +240,28 @@ def test_a_stored_student_and_a_card_say_the_same(tmp_path):
     assert (
         f"{shares['ten']:.2%} of the same rows; no 50: {shares['fifty']:.2%}" in card.as_markdown()
     )
+
+
+def test_a_run_whose_labels_only_score_prints_the_shares(tmp_path, called):
+    write_people(tmp_path)
+    configure_people(tmp_path, VECTORS, method="rounds = 1\nn_landmarks = 20")
+    config = tmp_path / "config.toml"
+    labeled = config.read_text()
+    config.write_text(labeled.replace("evaluate_last = 60", "only_score = true"))
+    assert (
+        "`only_score` in [public] needs `evaluate_last`"
+        in called("run", "config.toml", cwd=tmp_path).stderr
+    )
+    config.write_text(
+        labeled.replace("evaluate_last = 60", "evaluate_last = 60\nonly_score = true")
+    )
+    result = called("run", "config.toml", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    printed = result.stdout
+    survived = read_card(tmp_path / "out" / "card.json").student.judged.survived
+    assert survived is not None
+    for liars, share in ((10, survived.ten), (50, survived.fifty)):
+        assert re.search(rf"predictions safe from {liars} liars\W+{share:.2%}", printed)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

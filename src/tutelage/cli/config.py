@@ -125,6 +125,8 @@ class PublicSection(Section, frozen=True):
         Number of last rows, used for the score alone.
     later
         The last rows are meant to differ, as later ones do.
+    only_score
+        The labels are used for the score alone, and do not start the student.
     """
 
     file: str | None = None
@@ -132,6 +134,7 @@ class PublicSection(Section, frozen=True):
     schema: str | None = None
     evaluate_last: Positive | None = None
     later: bool = False
+    only_score: bool = False
 
 
 class FeaturesSection(Section, frozen=True):
@@ -435,6 +438,8 @@ def _problems_of_sources(config: RunConfig) -> Iterator[str]:
         yield "Name the public rows in [public] `file`."
     if public.later and public.evaluate_last is None:
         yield "`later` in [public] is about the rows of `evaluate_last`. Set it, or leave `later` out."
+    if public.only_score and public.evaluate_last is None:
+        yield "`only_score` in [public] needs `evaluate_last`, the number of rows to score. Set both, or none."
     if public.evaluate_last is not None and not (config.dataset or public.label):
         yield "`evaluate_last` in [public] needs labels to score the student. Name their column in `label`."
     if private is None:

@@ -138,6 +138,7 @@ def choice_for(
     can_be_tried = (
         settings.schema is None
         and data.labels is not None
+        and not settings.public.only_score
         and not isinstance(data.private["X"], Batches)
     )
     if settings.method is not None or not can_be_tried:

@@ -28,6 +28,9 @@ def arguments(config: RunConfig, data: Sources) -> Entries:
     labels = data.labels
     if labels is not None and data.classes is not None:
         Classes(values=data.classes).read(labels).public(labels, len(labels), "label")
+    if labels is not None and config.public.only_score:
+        labels = labels.astype(object)
+        labels[:-scored] = None
     if data.public is not None:
         found["X_public"] = data.public
         if config.method_meant.needs.start or scored or data.classes is None:

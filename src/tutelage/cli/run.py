@@ -316,8 +316,8 @@ def _add_accuracy(row: Row, settings: RunConfig, model: Model, card: PrivacyCard
     if judged.public_labels is not None:
         row("accuracy of public labels alone (ε = 0)", f"{judged.public_labels:.2%}")
     if judged.survived is not None:
-        row("predictions that no 10 liars can change", f"{judged.survived.ten:.2%}")
-        row("predictions that no 50 liars can change", f"{judged.survived.fifty:.2%}")
+        row("predictions safe from 10 liars", f"{judged.survived.ten:.2%}")
+        row("predictions safe from 50 liars", f"{judged.survived.fifty:.2%}")
 
 
 def _score(judged: Judged) -> str | None:

@@ -419,7 +419,8 @@ class PATEClassifier(ClassifierMixin, Estimator):
                 "be left out for `certified`, because two sums are released with it, of which the second depends on "
                 "the first",
             )
-        if self.goal == "balanced_accuracy" and self.class_weight is None:
+        weights = self._codes.weights
+        if weights is not None and weights.given is None:
             yield Problem(
                 f"{self._owner}.goal",
                 "come with a $class_weight for `certified`, because its own weights follow from what people cast",

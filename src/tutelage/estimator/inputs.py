@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tutelage._internal.fitting import scikit_learn
 from tutelage._internal.gate import user_path
 from tutelage._internal.records import by_identity
-from tutelage._internal.typing import Array, IntArray, Mask, Matrix, Private
+from tutelage._internal.typing import ABSTAIN, Array, IntArray, Mask, Matrix, Private
 from tutelage._internal.validation import problems_in
 from tutelage._internal.warned import warn
 from tutelage.estimator.parameters import Parameters, Resolved
@@ -417,6 +417,10 @@ class Inputs(Parameters):
         known = labels if run.method.needs.start else None
         if not given.scored:
             return public, known
+        # If the rows that score have all labels, nothing starts from labels or is compared by them.
+        if labels is not None and np.all(labels[: -given.scored] == ABSTAIN):
+            labels = None
+            known = None
         if not given.later:
             names: Iterable[object] = range(public.shape[1])
             if isinstance(self.columns_, PublicColumns):
