@@ -32,7 +32,7 @@ from tutelage.methods import NoisyMoments
 from tutelage.privacy import ONE_TEACHER
 from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.lints import UNCOUNTED
-from tutelage.reporting.record import Errors, Finding, Judged, Reached, StudentPart
+from tutelage.reporting.record import Errors, Finding, Judged, Reached, StudentPart, TierPart
 from tutelage.reporting.registry import _scalar, entry_of
 from tutelage.signing import SigningKey
 from tutelage.students import load_student
@@ -299,6 +299,9 @@ def test_what_is_not_stated_is_broken_and_printed_digits_do_not_count(card):
 
 def test_the_largest_claim_counts_and_a_tested_one_never_helps(card):
     larger = replace(card.epsilon, epsilon=3.0)
+    of_tier = TierPart("few", 0.5, replace(card.epsilon, epsilon=0.5, delta=1e-3))
+    in_tiers = structs.replace(card, budget=structs.replace(card.budget, tiers=(of_tier,)))
+    assert rules_broken(in_tiers) == ["δ is 0.001, and at most 1e-05 is allowed."]
     tested = replace(card.epsilon, epsilon=0.1, output_dependent=True)
     assert "ε is 3.0" in rules_broken(of_guarantee(card, alone=larger))[0]
     assert "ε is 3.0" in rules_broken(of_guarantee(card, epsilon=larger, alone=card.epsilon))[0]

@@ -173,8 +173,10 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
     @property
     def claims(self) -> tuple[PublicEpsilon, ...]:
         """The worst-case guarantees of what was released; the largest of them is what a limit must allow."""
-        stated = self.guarantee
-        return (stated.epsilon,) if stated.alone is None else (stated.epsilon, stated.alone)
+        claims = [self.epsilon, *(tier.epsilon for tier in self.budget.tiers)]
+        if self.guarantee.alone is not None:
+            claims.append(self.guarantee.alone)
+        return tuple(claims)
 
     @property
     def missing(self) -> Names:
