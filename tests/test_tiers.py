@@ -19,6 +19,7 @@ from tutelage import Ledger, PATEClassifier, PATERegressor, SimulationNoise, Sys
 from tutelage.accounting import data_independent
 from tutelage.accounting.filter import Accounting, GaussianFilter, RenyiFilter, limit_of
 from tutelage.accounting.tiers import guarantee_of_tier, steps_of
+from tutelage.audit import PrivateRows, check_fit
 from tutelage.audit.mechanism import lower_bound
 from tutelage.ballots import BallotSum, sum_of_tiers
 from tutelage.boundary import Boundary
@@ -171,6 +172,25 @@ def test_a_fit_without_factors_is_caught(monkeypatch):
     # The boundary compares tiers, so that nothing is released.
     with pytest.raises(InvalidBallotError, match="do not have the form"):
         noised(release)
+
+
+@pytest.mark.rest
+def test_the_audit_of_a_fit_measures_people_by_the_ballots_of_their_tier(monkeypatch):
+    rows, labels, ids = rows_of(40, 5)
+    model = PATEClassifier(epsilon=1.0, columns=SCHEMA, classes=["no", "yes"], random_state=0)
+    private = PrivateRows(rows, labels, ids, tiers=tiers_by_id(ids))
+
+    def verdict() -> Any:
+        return check_fit(model, private, draws=1_000, entities=8)[-1]
+
+    assert verdict().verdict == "pass"
+
+    def unscaled(sums: Any, tiers: Any) -> BallotSum:
+        whole = sum_of_tiers(sums, tuple((name, TIER_STEPS) for name, _ in tiers))
+        return replace(whole, tiers=tiers)
+
+    monkeypatch.setattr("tutelage.methods.requests.sum_of_tiers", unscaled)
+    assert verdict().verdict == "fail"
 
 
 @pytest.mark.rest

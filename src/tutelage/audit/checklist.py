@@ -168,17 +168,18 @@ class Checked:
 @final
 @by_identity
 class PrivateRows(Private):
-    """Private rows as `fit` takes them: arrays, or a table and names of its columns."""
+    """Private rows as `fit` takes them: arrays, or a table and names of its columns, and the tiers of people if any."""
 
     X: Any
     y: Any
     entity_ids: Any = None
     silos: Any = None
+    tiers: Any = None
 
     def only(self, kept: Array) -> "PrivateRows":
         """Return some of the rows."""
         columns = list[Any]()
-        for column in (self.X, self.y, self.entity_ids, self.silos):
+        for column in (self.X, self.y, self.entity_ids, self.silos, self.tiers):
             columns.append(None if column is None else column[kept])
         return PrivateRows(*columns)
 

@@ -16,12 +16,14 @@ from scipy import stats
 from tutelage._internal.fitting import arrays_out
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.records import Entries
+from tutelage._internal.typing import Array, Mask, Matrix
 from tutelage._internal.validation import integer_at_least
 from tutelage.audit.checklist import Checked, PrivateRows, check_mechanism, check_rows, pass_if
 from tutelage.audit.mechanism import audit_sum
 from tutelage.audit.sensitivity import changes_of_one, n_differing
 from tutelage.boundary import Boundary
 from tutelage.estimator import PATEClassifier, PATERegressor
+from tutelage.events import TIER_STEPS
 from tutelage.exceptions import InvalidDataError
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.requests import Training
@@ -99,6 +101,7 @@ def check_fit(
             y_public=y_public,
             scored=scored,
             insist=True,
+            tiers=private.tiers,
             **ids,
         )
     mechanism = whole.method.mechanism
@@ -107,7 +110,9 @@ def check_fit(
         raise InvalidDataError(
             "The rows of check_fit must be in memory. Pass some of them as an array or a table."
         )
-    rows = PrivateRows(people.rows, people.labels, **_remaining_ids(private.X, ids, whole, people))
+    tiers = None if people.tiers is None else people.tiers[people.shards.assignment]
+    remaining = _remaining_ids(private.X, ids, whole, people)
+    rows = PrivateRows(people.rows, people.labels, **remaining, tiers=tiers)
     if isinstance(mechanism, NoisySum):
         checks = [_check_noise_of_sum(draws), _check_claim_of_sum(draws)]
     else:
@@ -184,12 +189,13 @@ def _boundary(
 ) -> tuple[Boundary, int]:
     """Return a boundary with these people behind it, and how many ballots they cast."""
     shards = model.partition(fit.method, len(people.X), people.entity_ids, people.silos)
-    prepared = fit.method.prepare(
-        fit.public,
-        PeopleInMemory(people.X, people.y, shards),
-    )
+    tiers = None
+    if people.tiers is not None:
+        tiers = np.zeros(shards.n_shards, np.int64)
+        tiers[shards.assignment] = people.tiers
+    prepared = fit.prepare_people(PeopleInMemory(people.X, people.y, shards, tiers=tiers))
     budget = fit.budget.ledger_for(fit.method, fit.public.sizes)
-    return Boundary(budget, SimulationNoise(0), prepared), shards.n_shards
+    return Boundary(budget, SimulationNoise(0), prepared, tiers=fit.tiers), shards.n_shards
 
 
 def _check_moves(
@@ -200,7 +206,10 @@ def _check_moves(
     *,
     progress: bool,
 ) -> Checked:
-    """Return whether no person moves the ballots by more than 2 if changed, or 1 if its ballot is removed."""
+    """Return whether no person moves the ballots by more than 2 if changed, or 1 if its ballot is removed.
+
+    Of people in tiers, that is in lengths of the ballots of their tier.
+    """
     before, voters = _boundary(model, fit, people)
     before.run(fit.method.steps(fit.public))
 
@@ -219,12 +228,35 @@ def _check_moves(
     changes = [*changes_of_one(people.X, people.y, people.entity_ids, entities)]
     bar = progress_bar(changes, "one person changed", len(changes), shown=progress)
     for _, rows, labels, kept in bar:
+        length = _length_of_changed(fit, people, rows, labels, kept)
         if schema is not None:
             rows = np.minimum(rows, np.array(schema.bins) - 1)  # no row is in another bin
         left, moved = cast_again(replace(people.only(kept), X=rows, y=labels))
         allowed = 2 - (voters - left)
+        # A quotient of roots may be above 1 in its last digits where the ballot is as long as allowed.
+        moved = round(moved / length, 9)
         furthest[allowed] = max(moved, furthest.get(allowed, 0.0))
     return _verdict(furthest, voters, len(before.noised))
+
+
+def _length_of_changed(
+    fit: PreparedRelease,
+    people: PrivateRows,
+    rows: Matrix,
+    labels: Array,
+    kept: Mask,
+) -> float:
+    """Return the length of the ballots of the person who was changed, as a share of a whole one."""
+    if people.tiers is None:
+        return 1.0
+    changed = ~kept
+    if kept.all():
+        same = (rows == people.X) | (np.isnan(rows) & np.isnan(people.X))
+        changed = (labels != people.y) | ~same.all(axis=1)
+    if not changed.any():
+        return 1.0
+    number = int(people.tiers[changed][0])
+    return fit.tiers[number][1] / TIER_STEPS
 
 
 def _distance(before: Boundary, after: Boundary) -> float:

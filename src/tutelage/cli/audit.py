@@ -53,7 +53,9 @@ def audit(config: Path, *, draws: int = 40_000, entities: int = 4, as_json: bool
         )
     data = load_sources(settings)
     given = arguments(settings, data)
-    private = PrivateRows(given["X"], given["y"], given["entity_ids"], given["silos"])
+    private = PrivateRows(
+        given["X"], given["y"], given["entity_ids"], given["silos"], given.get("tiers")
+    )
     model = build_estimator(settings, data)
     checks = check_fit(
         model,
