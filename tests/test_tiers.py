@@ -42,6 +42,7 @@ from tutelage.exceptions import (
     NotPublishableError,
     UnsupportedEventError,
 )
+from tutelage.mechanisms import NoisySum
 from tutelage.methods import NoisyMoments, TeacherVotes
 from tutelage.methods.requests import PreparedTiers
 from tutelage.people.memory import PeopleInMemory
@@ -541,3 +542,48 @@ def test_a_configuration_names_the_tier_and_its_epsilon(tmp_path, called):
     assert "consent" not in card.release.features
     path.write_text(without)
     assert "[privacy.tiers]" in refusal(called("run", "config.toml", cwd=tmp_path), 2)
+
+
+@pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")
+def test_a_release_that_was_interrupted_is_taken_over_with_its_tiers(tmp_path, monkeypatch):
+    rows, labels, ids = rows_of(60, 2)
+    given = {"entity_ids": ids, "insist": True, "tiers": tiers_by_id(ids)}
+    release = NoisySum.release
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(NoisySum, "release", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ledger_of(tmp_path).fit(rows, labels, **given)
+    monkeypatch.setattr(NoisySum, "release", release)
+    left = Ledger.open(tmp_path / "people.ledger").state()
+    assert left.unsettled == 1
+    model = ledger_of(tmp_path).fit(rows, labels, **given)
+    assert model.ledger_.unsettled == 0
+    whole = Ledger.open(tmp_path / "people.ledger").history()
+    assert len(whole.charges) == 4
+    assert data_independent.epsilon(event_of_tier(whole.event, "careful"), 1e-5).epsilon < 0.13
+
+
+@pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")
+def test_later_releases_with_names_learn_from_earlier_ones_of_the_same_tiers(tmp_path):
+    rows, labels, ids = rows_of(90, 2)
+
+    def fit(name: str, most: int) -> PATEClassifier:
+        some = ids < most
+        model = ledger_of(tmp_path, epsilon=None, releases=3)
+        return model.fit(
+            {column: cells[some] for column, cells in rows.items()},
+            labels[some],
+            entity_ids=ids[some],
+            tiers=tiers_by_id(ids[some]),
+            release=name,
+            insist=True,
+        )
+
+    first, second = fit("2026-01", 60), fit("2026-02", 90)
+    assert (second.earlier_, second.n_earlier_) == (("2026-01",), 4)
+    for model in (first, second):
+        assert 0.1 < model.tiers_["careful"][0].epsilon <= 0.3
+    assert first.tiers_["careful"][1] == second.tiers_["careful"][1]
