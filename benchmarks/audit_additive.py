@@ -164,7 +164,7 @@ def charged_as_counts(event: Any) -> int:
 
 def row_by_row(entries: Any, block: Any, form: Any) -> Any:
     """Let each row cast a ballot, whoever it belongs to."""
-    return ENTRIES(entries, block._replace(people=np.arange(len(block.rows))), form)
+    return ENTRIES(entries, replace(block, people=np.arange(len(block.rows))), form)
 
 
 FAULTS: dict[str, tuple[str, list[tuple[Any, str, Any]]]] = {
