@@ -326,7 +326,7 @@ def test_a_fit_with_people_of_several_rows_and_several_classes():
     y = np.digitize(rows["age"] + 5 * rng.normal(size=3_000), [40, 65])
     model = of(classes=[0, 1, 2], epsilon=3.0).fit(rows, y, entity_ids=np.arange(3_000) // 2)
     assert model.score(rows, y) > 0.75
-    assert len(model.release_.event.flatten()) == 4  # and the number of people
+    assert len(model.release_.event.flatten()) == 5  # and the number of people, and the report
     assert model.n_private_rows_ is None
     assert abs((model.n_teachers_ or 0) - 1_500) < 100
 

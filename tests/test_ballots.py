@@ -108,7 +108,8 @@ def people(seed, n_people=6):
 
 
 def cast(vectors, residuals, people, radius):
-    blocks = blocks_of(np.arange(len(people)), np.zeros(len(people), dtype=np.int64), people)
+    rows = np.arange(len(people))
+    blocks = blocks_of(PeopleBlock(rows, np.zeros(len(people), dtype=np.int64), people))
     return VectorBallots().cast(
         blocks, lambda block: (vectors[block.rows], residuals[block.rows]), radius, ONE_TEACHER
     )

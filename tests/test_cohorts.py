@@ -405,6 +405,8 @@ def test_every_sum_of_every_earlier_release_of_the_question_is_averaged_and_no_o
     def answer(self: Boundary, request: Any) -> Any:
         found = honest(self, request)
         assert found is not None
+        if "report" in str(request.subject):  # on the student of one release alone
+            return found
         (recalled if request.earlier else drawn).append(
             (self.keys(request)[0], found.values.tolist())
         )

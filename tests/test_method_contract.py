@@ -105,6 +105,7 @@ def test_it_releases_what_it_announced_within_its_budget(fit):
         simulated=True,
         labeled="y_public" in fit.given,
         bins=SCHEMA.bins if fit.of_sums else (),
+        report=None if model.report_ is None else model._layout(("",)),
     )
     announced = data_independent.epsilon(model.method_.event(sizes), 1e-5).epsilon
     assert data_independent.epsilon(model.release_.event, 1e-5).epsilon <= announced * (1 + 1e-12)

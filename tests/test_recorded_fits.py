@@ -101,10 +101,17 @@ def model(method: Method, noise: SimulationNoise, data: Data, **given: Any) -> P
 
 
 def fit(
-    one: Any, data: Data, form: str, people: bool, labels: Any = None, release: str | None = None
+    one: Any,
+    data: Data,
+    form: str,
+    people: bool,
+    labels: Any = None,
+    release: str | None = None,
+    *,
+    report: bool = False,
 ) -> Any:
     """Fit rows of a form, with or without people."""
-    once: dict[str, Any] = {"release": release, "insist": True}
+    once: dict[str, Any] = {"release": release, "insist": True, "report": report}
     if form == "array":
         ids = data.ids if people else None
         return one.fit(
@@ -143,15 +150,15 @@ def _by_schema(noise: SimulationNoise, data: Data, **given: Any) -> Any:
     one = PATEClassifier(
         epsilon=1.0, classes=data.classes, columns=data.schema, noise=noise, random_state=0
     )
-    if given:
+    if "entity_ids" in given:
         one.set_params(unit="entity")
-    return one.fit(Table("private", rows), "income", insist=True, **given)
+    return one.fit(Table("private", rows), "income", **{"insist": True, "report": False, **given})
 
 
 def _numbers(noise: SimulationNoise, data: Data, **given: Any) -> Any:
     rows = Table("private", {name: data.table.columns[name] for name in data.bounded})
     one = PATERegressor(epsilon=1.0, target_range=(0, 100), columns=data.schema, noise=noise)
-    return one.fit(rows, np.arange(N) % 100, insist=True, **given)
+    return one.fit(rows, np.arange(N) % 100, **{"insist": True, "report": False, **given})
 
 
 def recorded_fits() -> dict[str, Callable[[SimulationNoise, Data], Any]]:
@@ -186,6 +193,16 @@ def recorded_fits() -> dict[str, Callable[[SimulationNoise, Data], Any]]:
     found["numbers / schema / rows"] = _numbers
     found["numbers / schema / people"] = lambda noise, data: _numbers(
         noise, data, entity_ids=data.ids
+    )
+    for form in ("array", "batches"):
+        found[f"moments / {form} / people / report"] = lambda noise, data, f=form: fit(
+            model(METHODS["moments"], noise, data, epsilon=1.0), data, f, True, report=True
+        )
+    found["additive / schema / people / report"] = lambda noise, data: _by_schema(
+        noise, data, entity_ids="person", report=True
+    )
+    found["numbers / schema / rows / report"] = lambda noise, data: _numbers(
+        noise, data, report=True
     )
     for name in ("moments", "capped, few", "trees, few"):
         found[f"{name} / again"] = lambda noise, data, m=name: _in_ledger(

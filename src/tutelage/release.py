@@ -57,6 +57,8 @@ class Once(NamedTuple):
     checkpoints: Any = None  # private folder of the ballots of teachers
     proposal: Proposal | None = None  # of a smaller ε, to be tested after the labels
     tuned_on: str | None = None  # the data by which settings were chosen
+    report: bool | None = None  # whether the student is tested on the people; None as is usual
+    holdout: float = 0.0  # share of the people who only test it
 
 
 @final

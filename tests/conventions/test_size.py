@@ -17,12 +17,12 @@ from conftest import REPOSITORY
 PACKAGE = Path(tutelage.__file__).parent
 OF_HOSPITALS = Path(tutelage_consortium.__file__).parent
 TESTS = (REPOSITORY / "tests", REPOSITORY / "consortium" / "tests")
-MODULES = {PACKAGE: 201, OF_HOSPITALS: 29}
+MODULES = {PACKAGE: 204, OF_HOSPITALS: 29}
 # Ceilings of tokens, of which docstrings and comments are none: lowered with each cut. A plain line costs nothing.
-OF_CODE = {PACKAGE: 277_300, OF_HOSPITALS: 41_200}
-OF_TESTS = 327_340
-DOC_WORDS = 54_640
-PER_LINE = {PACKAGE: 7.95, OF_HOSPITALS: 8.1}  # tokens of a line of code, on average
+OF_CODE = {PACKAGE: 281_800, OF_HOSPITALS: 41_200}
+OF_TESTS = 330_400
+DOC_WORDS = 55_850
+PER_LINE = {PACKAGE: 7.98, OF_HOSPITALS: 8.1}  # tokens of a line of code, on average
 DENSEST = 10.6  # of a module
 _DENSE_FROM = 80  # lines of code, from which on the density of a module counts
 _OF_CODE = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)

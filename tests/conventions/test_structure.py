@@ -63,7 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "reporting",
     },
     "compat": {"accounting", "ballots"},
-    "methods": PIPELINE - {"ledger"} | {"features", "terms"},
+    "methods": PIPELINE - {"ledger"} | {"features", "reporting", "terms"},
     "terms": {"accounting"},
     "boundary": {"ledger", "mechanisms", "methods", "noise"},
     "budget": {"accounting", "ledger", "methods", "terms"},

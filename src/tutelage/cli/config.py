@@ -95,6 +95,8 @@ class TargetSection(Section, frozen=True):
         Or balanced_accuracy, average_precision, recall at 5 %.
     class_weight
         How much classes count: { yes = 10 }; public.
+    groups
+        Column of the groups that the test report tells apart, or { column = [its values] }; public.
     """
 
     column: str = "y"
@@ -103,6 +105,7 @@ class TargetSection(Section, frozen=True):
     question: str | None = None
     goal: str = "accuracy"
     class_weight: dict[str, float] | None = None
+    groups: str | dict[str, Labels] | None = None
 
     @property
     def name_of_question(self) -> str:
@@ -191,6 +194,10 @@ class PrivacySection(Section, frozen=True):
         Data that chose the settings.
     tiers
         A smaller ε, for people of each tier.
+    report
+        Whether a noisy sum says how good the student is on the people. Default: if no public row has a label.
+    holdout
+        Share of the people who only test the student, such as 0.1.
     """
 
     delta: float | None = None
@@ -201,6 +208,8 @@ class PrivacySection(Section, frozen=True):
     proposal: str | None = None
     tuned_on: Literal["nothing", "public", "private"] | None = None
     tiers: dict[str, float] | None = None
+    report: bool | None = None
+    holdout: float = 0.0
 
 
 class OutputSection(Section, frozen=True):

@@ -48,7 +48,13 @@ def prepare_release(
 ) -> PreparedRelease:
     """Return the release of a configuration, checked; `once` holds arguments of `prepare` for this run alone."""
     model = build_estimator(config, data).set_params(progress=progress)
-    once |= {"later": config.public.later, "tuned_on": config.privacy.tuned_on}
+    once |= {
+        "later": config.public.later,
+        "tuned_on": config.privacy.tuned_on,
+        "report": config.privacy.report,
+        "holdout": config.privacy.holdout,
+        "groups": config.target.groups,
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("always", PreflightWarning)
         warnings.simplefilter("always", FewPublicRowsWarning)

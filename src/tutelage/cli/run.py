@@ -304,7 +304,11 @@ def _add_accuracy(row: Row, settings: RunConfig, model: Model, card: PrivacyCard
     """Add to the summary how accurate the student is, and what it is compared with."""
     judged = card.student.judged
     heading = "student accuracy" if card.release.classes else "R² of the student"
-    row(heading, _score(judged) or "not measured")
+    on_people = _on_people(judged)
+    if _score(judged) is not None or on_people is None:
+        row(heading, _score(judged) or "not measured")
+    if on_people is not None:
+        row(f"{heading} on the people, by a noisy sum", on_people)
     for name in model.earlier_[-1:]:
         with suppress(TutelageError, OSError):  # its folder may be elsewhere
             earlier = read_card(settings.folder.parent / name / _CARD)
@@ -327,6 +331,20 @@ def _score(judged: Judged) -> str | None:
     return None if judged.accuracy is None else f"{judged.accuracy:.2%}"
 
 
+def _on_people(judged: Judged) -> str | None:
+    """Return how good a student is on the people by the test report, or None where there is none."""
+    if judged.errors_on_people is not None:
+        found = judged.errors_on_people.groups[0].r_squared
+    elif judged.on_people is not None:
+        found = judged.on_people.groups[0].accuracy
+    else:
+        return None
+    if found is None:
+        return "hidden by the noise"
+    form = "{:.2f} ({:.2f} to {:.2f})" if judged.on_people is None else "{:.1%} ({:.1%} to {:.1%})"
+    return form.format(found.value, found.low, found.high)
+
+
 def _print_notes(settings: RunConfig, model: Model, card: PrivacyCard) -> None:
     """Print what the owner should know beside the summary, and what to do next."""
     console = plain_console()
@@ -341,7 +359,8 @@ def _print_notes(settings: RunConfig, model: Model, card: PrivacyCard) -> None:
         console.print(
             f"{which} labeled before. The labels are the same, and nothing was spent on them."
         )
-    if settings.schema is not None and card.release.classes:
+    judged = card.student.judged
+    if settings.schema is not None and card.release.classes and judged.on_people is None:
         console.print(
             "The accuracy was not measured, because no public rows have labels. With such rows, measure it in Python: "
             f'tutelage.students.load_student("{_relative(settings.folder)}").score(rows, labels)',

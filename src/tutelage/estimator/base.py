@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from msgspec import structs
 from sklearn.base import is_classifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.validation import check_is_fitted
@@ -23,6 +24,7 @@ from tutelage._internal.releases import RESULTS, claimed_folder, on_one_day, pub
 from tutelage._internal.typing import ABSTAIN, Array, Matrix
 from tutelage._internal.warned import warn
 from tutelage.accounting import data_independent
+from tutelage.accounting.generalization import most_on_others, pairs_of, pairs_within
 from tutelage.boundary import Boundary
 from tutelage.budget import Budget
 from tutelage.digests import canonical, data_digest, plain_settings
@@ -42,7 +44,7 @@ from tutelage.ledger import Ledger
 from tutelage.methods import Method, Public
 from tutelage.methods.choice import Chooser, Known
 from tutelage.methods.needs import Offered, unmet
-from tutelage.methods.requests import Facts
+from tutelage.methods.requests import AnyLayout, Facts
 from tutelage.privacy import NeighboringRelation, PublicEpsilon
 from tutelage.published import card_of_model, write_results
 from tutelage.publishing import Proposal
@@ -51,6 +53,7 @@ from tutelage.release import PreparedRelease, Released
 from tutelage.reporting import PrivacyCard
 from tutelage.reporting.lints import Case, lint
 from tutelage.reporting.meaning import strength
+from tutelage.reporting.measured import Measured, MeasuredErrors
 from tutelage.reporting.record import Judged
 from tutelage.students import fit_student
 from tutelage.students.base import weight_parameter
@@ -61,6 +64,10 @@ _ONE_CLASS = (
     "The student gives all public rows one class, because that class is frequent and the noise hides most of the other "
     "information. Its probabilities still rank rows (`predict_proba`). To get other classes too, set "
     "`goal='balanced_accuracy'`, or use more people, a larger `epsilon`, or private classes of similar size."
+)
+_NO_ROOM_FOR_REPORT = (
+    "The sums were released before, and the budget has no room for a test report of this student, so how good it is on "
+    "the people is not measured."
 )
 _MUCH_NOISE = (
     "The noise for `epsilon`, σ = {:.4g} votes, is larger than all {:,} votes on a query. Many labels will be wrong. "
@@ -106,8 +113,10 @@ class Estimator(Inputs):
     tiers_: Mapping[str, tuple[PublicEpsilon, float]]
     facts_: Facts
     method_: Method
+    report_: Any  # Measured, MeasuredErrors or None
 
     _judge: Callable[[Any, Any], Judged]
+    _layout: Callable[[tuple[str, ...]], AnyLayout]
     _private: tuple[str, ...] = ()  # names of attributes that only the data set owner may see
 
     @on_one_day()
@@ -210,6 +219,7 @@ class Estimator(Inputs):
             taken, views = self._rows_in_batches(run, rows, batches)
         n_people = taken.n_people
         budget = self._budget(taken)
+        taken = taken._replace(report=self._layout_of_report(run, rows))
         for doubt in self._doubts:
             warn(doubt, PreflightWarning)
         self._look(taken)
@@ -250,6 +260,17 @@ class Estimator(Inputs):
             doubts=self._doubts,
             finish=partial(self._finish, run=run, method=method, public=public),
         )
+
+    def _layout_of_report(self, run: Resolved, rows: Rows) -> AnyLayout | None:
+        """Return the ballots of a test report: usual if the noise follows from ε and no public row has a label."""
+        wanted = run.once.report
+        if wanted is None:
+            is_usual = run.method.mechanism is None and rows.public_labels is None
+            wanted = is_usual or run.groups is not None or bool(run.once.holdout)
+        if not wanted:
+            return None
+        groups = ("",) if run.groups is None else run.groups.names
+        return self._layout(groups)
 
     def _with_room(
         self, taken: Taken, budget: Budget, *, remembered: bool = True
@@ -331,6 +352,7 @@ class Estimator(Inputs):
             silos=silos,
             name=run.once.release is not None,
             tiers=taken.tiers is not None,
+            report=bool(run.once.report or run.once.holdout) or run.groups is not None,
         )
         problems = [*unmet(run.method, offered, self._owner), *self._problems_together(run)]
         if problems:
@@ -374,6 +396,7 @@ class Estimator(Inputs):
         vars(self).update(found.owner)
         if outcome.sums:
             self.moments_ = outcome.sums
+        self.report_ = _report_of(found, method, public)
         self.class_weight_ = outcome.class_weight
 
         # The public model and the student.
@@ -483,6 +506,10 @@ class Estimator(Inputs):
         judged = Judged()
         if y is not None:
             judged = self._judge(*rows_and_labels(X, y))
+        if isinstance(self.report_, Measured):
+            judged = structs.replace(judged, on_people=self.report_)
+        elif self.report_ is not None:
+            judged = structs.replace(judged, errors_on_people=self.report_)
         return card_of_model(
             self,
             judged,
@@ -559,7 +586,8 @@ class Estimator(Inputs):
         tiers: Mapping[str, float] = {}
         if taken.tiers is not None:
             tiers = taken.tiers.epsilons
-        question = self._question_identity(run, people.unit.name, *public, tiers=tiers)
+        report: list[object] = [repr(taken.report), float(run.once.holdout)]
+        question = self._question_identity(run, people.unit.name, report, *public, tiers=tiers)
         release = run.once.release
         identity = question
         if release is not None:
@@ -579,7 +607,12 @@ class Estimator(Inputs):
         )
 
     def _question_identity(
-        self, run: Resolved, unit: str, *public: Array, tiers: Mapping[str, float] | None = None
+        self,
+        run: Resolved,
+        unit: str,
+        report: list[object],
+        *public: Array,
+        tiers: Mapping[str, float] | None = None,
     ) -> str:
         """Return the digest of everything declared for a release except its name, and of the public rows given."""
         target = self.target_
@@ -599,12 +632,28 @@ class Estimator(Inputs):
                 names,
                 run.method,
                 run.noise.simulated,
+                report,
                 data_digest(*public).hex(),
             ]
             if tiers:
                 whole.append(dict(tiers))
             return hashlib.sha256(canonical(plain_settings(whole)).encode()).hexdigest()
         return secrets.token_hex(32)
+
+
+def _report_of(found: Released, method: Method, public: Public) -> Measured | MeasuredErrors | None:
+    """Return what the test report of a release says, with how far its optimism may go."""
+    if found.outcome.report is None:
+        if public.report is not None:
+            warn(_NO_ROOM_FOR_REPORT, PreflightWarning)
+        return None
+    measured = found.outcome.report.quality()
+    if public.holdout:
+        return structs.replace(measured, holdout=public.holdout)
+    pairs = pairs_within(found.ledger.limit)
+    if found.epsilon != found.state.guarantee():  # the release is alone
+        pairs = pairs_of(method.event(public.sizes))
+    return measured.with_optimism(partial(most_on_others, pairs=pairs))
 
 
 def _join_steps(*parts: Any) -> Any:

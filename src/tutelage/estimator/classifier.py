@@ -1,6 +1,6 @@
 """PATE as one scikit-learn estimator: private rows and public rows in, a publishable student out."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY
 from functools import partial
 from pathlib import Path
@@ -21,9 +21,11 @@ from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.features import PublicColumns, PublicTransformer, Schema
 from tutelage.features.scored import chances_of
 from tutelage.methods import Additive, Method, NoisyMoments
+from tutelage.methods.report import layout_of_classes
 from tutelage.people.tiers import Tiers
 from tutelage.release import Once
 from tutelage.reporting import ClassAccuracy
+from tutelage.reporting.measured import Layout
 from tutelage.reporting.record import Judged, Reached, Survived
 from tutelage.targets import ClassCodes, Classes, Goal
 
@@ -138,7 +140,10 @@ class PATEClassifier(ClassifierMixin, Estimator):
         The private vote counts.
     ballots_ : tuple of BallotSum or of VoteHistogram
         Replaces `votes_` if every person is a teacher: the private sums of the ballots that were cast in this fit, one
-        per round. An earlier release is remembered, and no ballot is cast for it.
+        per round, and then that of the report. An earlier release is remembered, and no ballot is cast for it.
+    report_ : Measured or None
+        With a test report: accuracy, balanced accuracy, recall, precision, AUC and calibration, for everybody and for
+        each group, with 95 % intervals.
     moments_ : tuple of Moments
         With `NoisyMoments`: the released noisy means, one per round.
     method_ : Method
@@ -260,6 +265,9 @@ class PATEClassifier(ClassifierMixin, Estimator):
         data_changed: bool = False,
         insist: bool = False,
         checkpoints: str | Path | None = None,
+        groups: str | Mapping[str, Sequence[Any]] | None = None,
+        report: bool | None = None,
+        holdout: float = 0.0,
     ) -> Self:
         """Let people or teachers cast ballots from the private rows, release them through noise, and train the student.
 
@@ -306,6 +314,16 @@ class PATEClassifier(ClassifierMixin, Estimator):
         checkpoints : path-like, optional
             Private folder in which an interrupted `fit` leaves its ballots, so that the next `fit` can resume. It needs
             a `random_state`, so that the shards are equal. A successful `fit` empties the folder.
+        groups : str or mapping of str to sequence, optional
+            Column of the private rows whose values the test report tells apart: ``"sex"``, if it is a column of the
+            public rows or the schema, or ``{"sex": ["female", "male"]}``. The values must be public.
+        report : bool, optional
+            Whether a last noisy sum says how good the student is on the people, with intervals: `report_`. It takes 3 %
+            of the noise budget. Default: if the noise follows from ε and no public row has a label. See
+            docs/howto/test-report.md.
+        holdout : float, default=0
+            Share of the people, up to 0.5, who cast no ballots but those of the report, which then takes 10 %. Without
+            them, the report is about people who taught the student.
 
         Raises
         ------
@@ -330,9 +348,9 @@ class PATEClassifier(ClassifierMixin, Estimator):
             If the noise that `epsilon` requires is larger than the number of teachers, or the student gives all public
             rows the same class.
         """
-        once = Once(release, data_changed, insist, checkpoints)
+        once = Once(release, data_changed, insist, checkpoints, report=report, holdout=holdout)
         return self._release(
-            Rows(X, y, X_public, y_public, entity_ids, silos, whole_rows, tiers, once=once)
+            Rows(X, y, X_public, y_public, entity_ids, silos, whole_rows, tiers, groups, once=once)
         )
 
     def predict(self, X: object) -> Array:
@@ -476,6 +494,10 @@ class PATEClassifier(ClassifierMixin, Estimator):
         if self._goal.ranks:
             return self.predict_proba(X)
         return np.eye(len(self.classes_))[np.searchsorted(self.classes_, self.predict(X))]
+
+    def _layout(self, groups: tuple[str, ...]) -> Layout:
+        names = tuple(map(str, self.classes_.tolist()))
+        return layout_of_classes(names, groups)
 
     def _judge(self, X: object, y: object) -> Judged:
         """Return the statements of a card on the student, by public rows `X` with the classes `y`."""

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
 from functools import partial
+from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple, cast, final
 
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from tutelage._internal.fitting import scikit_learn
 from tutelage._internal.gate import user_path
-from tutelage._internal.records import by_identity
+from tutelage._internal.records import Entries, by_identity
 from tutelage._internal.typing import ABSTAIN, Array, IntArray, Mask, Matrix, Private
 from tutelage._internal.validation import problems_in
 from tutelage._internal.warned import warn
@@ -46,10 +47,11 @@ from tutelage.features.scored import ScoredRows
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import DEFAULT_DELTA, existing_ledger
 from tutelage.methods import Method
-from tutelage.methods.requests import Public, Training
+from tutelage.methods.requests import AnyLayout, Public, Training
 from tutelage.partition import Shards, as_column, canonical_ids, ids_in, unit_of_single_people
 from tutelage.people.batches import BatchReader, PeopleInBatches
 from tutelage.people.blocks import People
+from tutelage.people.groups import Grouping, groups_from
 from tutelage.people.memory import PeopleInMemory
 from tutelage.people.partitions import PeopleInPartitions
 from tutelage.people.tiers import Tiers
@@ -60,6 +62,7 @@ from tutelage.release import Once
 from tutelage.students.base import refuse_class_of_unlabeled, try_student
 from tutelage.tables import (
     Batches,
+    Cells,
     Table,
     as_batches,
     as_table,
@@ -73,6 +76,7 @@ from tutelage.terms import terms_of
 
 Column = npt.ArrayLike | None  # cells, or the name of a column of the rows
 _TRIAL_ROWS_PER_CLASS = 10
+_MOST_APART = 0.5  # of the people, who only test the student
 # Modules of the types of cells.
 _PLAIN = ("builtins", "numpy", "pandas", "datetime", "decimal", "uuid")
 _NO_LABELS = (
@@ -121,6 +125,7 @@ class Rows(Private):
     silos: Column = None
     whole_rows: Column = None
     tiers: Tiers | None = None
+    groups: Grouping = None
     # How many of the last public rows only score: a private row among them is found.
     scored: int = 0
     later: bool = False  # whether these are meant to differ from the others
@@ -168,6 +173,7 @@ class Taken(NamedTuple):
     # Returns the people as another method deals rows to teachers; None if rows are read in batches.
     deal: Callable[[Method], PeopleInMemory] | None = None
     tiers: Tiers | None = None  # of the people
+    report: AnyLayout | None = None  # of the ballots of a test report, if there is one
 
 
 class Inputs(Parameters):
@@ -199,11 +205,16 @@ class Inputs(Parameters):
             labels=rows.y_public is not None and not rows.scored and self._target.is_declared,
             silos=rows.silos is not None,
             tiers=rows.tiers is not None,
+            report=_asks_for_report(rows),
         )
         problems = [*problems_in(parameters), *self._problems_of_rows(rows)]
         if problems:
             raise InvalidParameterError.of(problems)
-        return self._unchecked(rows.once)
+        run = self._unchecked(rows.once)
+        if rows.groups is None:
+            return run
+        groups = groups_from(rows.groups, run.schema, rows.X_public, self._owner)
+        return replace(run, groups=groups)
 
     def _problems_of_rows(self, rows: Rows) -> Iterator[Problem]:
         """Yield problems of parameters beside rows, as far as they do not depend on cells."""
@@ -245,6 +256,12 @@ class Inputs(Parameters):
                 "be left out if you pass no $entity_ids, because it names what they identify",
                 fix="Pass $entity_ids, or leave $unit out.",
             )
+        if rows.groups is not None and rows.once.report is False:
+            yield Problem(
+                f"{self._owner}.fit.groups",
+                "be left out if you set $report=False, because the test report alone tells groups apart",
+            )
+        yield from self._problems_of_holdout(rows)
         if rows.batches is not None:
             yield from self._problems_of_batches(rows)
         elif rows.once.release is not None:
@@ -293,6 +310,19 @@ class Inputs(Parameters):
                 name,
                 "not name a column of the schema, because those columns are features",
                 fix=f"Remove {literal(repr(column))} from the schema.",
+            )
+
+    def _problems_of_holdout(self, rows: Rows) -> Iterator[Problem]:
+        """Yield problems of the share of people who only take part in the test report."""
+        name = f"{self._owner}.fit.holdout"
+        holdout: Any = rows.once.holdout
+        if isinstance(holdout, Real) and not 0 <= float(holdout) <= _MOST_APART:
+            yield Problem(name, f"be from 0 to {_MOST_APART}, such as 0.1", f"{holdout}")
+        elif holdout and (rows.once.report is False or rows.batches is not None):
+            yield Problem(
+                name,
+                "be left out if rows are read in batches or you set $report=False",
+                fix="Leave it out, or load all rows into memory.",
             )
 
     def _problems_of_batches(self, rows: Rows) -> Iterator[Problem]:
@@ -361,6 +391,9 @@ class Inputs(Parameters):
         entities = None if entity_ids is None else as_column(entity_ids)[keep]
         owners = None if silos is None else as_column(silos)[keep]
         whole = _rows_at(whole, keep)
+        groups = None
+        if run.groups is not None:
+            groups = run.groups.codes(_column_of(cells.X, run.groups.column))[keep]
         unit = self._unit_name(given.entity_ids)
         everybody = None if entity_ids is None else canonical_ids(as_column(entity_ids))
 
@@ -374,7 +407,7 @@ class Inputs(Parameters):
                 cells_of_tiers = as_column(tiers.column)[keep]
                 of_people = tiers.of_people(cells_of_tiers, shards.assignment, shards.n_shards)
             return PeopleInMemory(
-                rows[keep], targets, shards, left_out, everybody, whole, of_people
+                rows[keep], targets, shards, left_out, everybody, whole, of_people, groups
             )
 
         people = deal(run.method)
@@ -471,6 +504,7 @@ class Inputs(Parameters):
             entity=entity,
             check_rows=partial(_checked_rows, allow_nan=self._allow_nan),
             encode_labels=self.target_.private,
+            groups=run.groups,
         )
         public, known_labels = self._public_labels(run, public, rows.X_public, y_public)
         public, known_labels = self._set_scored_apart(run, rows, public, known_labels)
@@ -537,7 +571,14 @@ class Inputs(Parameters):
             weights=self.target_.weights,
             schema=run.schema,
             release=run.once.release,
+            **self._report(run, taken),
         )
+
+    def _report(self, run: Resolved, taken: Taken) -> Entries:
+        """Return the ballots of a test report, and the share of people who cast no others; nothing for some methods."""
+        if taken.report is None or not run.method.needs.report or run.method.student is not None:
+            return {}
+        return {"report": taken.report, "holdout": float(run.once.holdout)}
 
     def _unit_name(self, entity_ids: object) -> str:
         """Return the name of the unit: as it is set, or that of the column of the ids."""
@@ -857,6 +898,21 @@ def _cells(run: Resolved, given: Rows, owner: str) -> Rows:
     if given.tiers is not None:
         columns["tiers"] = Tiers(columns["tiers"], given.tiers.epsilons)
     return replace(given, X=rows, X_public=X_public, y_public=y_public, **columns)
+
+
+def _asks_for_report(rows: Rows) -> bool:
+    """Return whether a fit asks for a test report, beyond what is usual."""
+    return bool(rows.once.report) or rows.groups is not None or bool(rows.once.holdout)
+
+
+def _column_of(X: object, name: str) -> Cells:
+    """Return a private column by its name."""
+    table = as_table(X)
+    if table is None:
+        raise InvalidParameterError(
+            "PATEClassifier.fit.groups", "be left out unless $X has named columns"
+        )
+    return table.column(name)
 
 
 def _unused_labels(run: Resolved, given: Rows) -> str | None:

@@ -35,6 +35,7 @@ from tutelage.methods import METHODS, AdditiveMean, Method, TeacherVotes
 from tutelage.methods.base import with_student
 from tutelage.methods.needs import Offered, unmet
 from tutelage.noise import NoiseSource, known_noise
+from tutelage.people.groups import Groups
 from tutelage.release import Once
 from tutelage.students import NoisySumClassifier
 from tutelage.students.base import steps_of
@@ -58,6 +59,8 @@ _TYPES_OF_FIT: dict[str, tuple[Any, str]] = {
     "data_changed": _SWITCH,
     "insist": _SWITCH,
     "checkpoints": ((str, PathLike, NoneType), "a path"),
+    "report": (bool | np.bool_ | None, "True, False or None"),
+    "holdout": (Real, "a number"),
 }
 
 
@@ -83,6 +86,7 @@ ARGUMENTS_OF_FIT = (
     "silos",
     "whole_rows",
     "tiers",
+    "groups",
     *_TYPES_OF_FIT,
 )
 
@@ -103,6 +107,7 @@ class Resolved:
     # Whether the student sees rows through the map of the teachers, also if it is chosen later.
     same_map: bool
     noise: NoiseSource
+    groups: Groups | None = None  # that a test report tells apart
 
     @property
     def trains(self) -> bool:

@@ -1,6 +1,6 @@
 """PATE for numbers: private rows and a public schema in, a publishable table of effects out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, final
@@ -26,6 +26,7 @@ from tutelage.partition import canonical_ids, ids_in
 from tutelage.people.tiers import Tiers
 from tutelage.preflight import Sight
 from tutelage.release import Once
+from tutelage.reporting.measured import NumberLayout
 from tutelage.reporting.record import Errors, Judged
 from tutelage.tables import NUMBER_TYPES, Table, as_table, column_array
 from tutelage.targets import NO_NUMBERS, Numbers, numbers_of
@@ -67,6 +68,8 @@ class PATERegressor(RegressorMixin, Estimator):
     ballots_ : tuple of BallotSum
         The private sums of the ballots, for the data set owner only. They and `open_ledger_` are left out when the
         model is pickled or copied.
+    report_ : MeasuredErrors or None
+        With a test report: mean absolute error, root of the mean square, R² and coverage, with 95 % intervals.
     columns_ : Schema
         The schema, as given or as proposed by public rows.
     n_features_in_ : int
@@ -120,6 +123,9 @@ class PATERegressor(RegressorMixin, Estimator):
         data_changed: bool = False,
         insist: bool = False,
         checkpoints: str | Path | None = None,
+        groups: str | Mapping[str, Sequence[Any]] | None = None,
+        report: bool | None = None,
+        holdout: float = 0.0,
     ) -> Self:
         """Let people cast ballots from the private rows, release their sums through noise, and set the student.
 
@@ -135,7 +141,7 @@ class PATERegressor(RegressorMixin, Estimator):
         y_public : array of shape (public rows,) or str, optional
             Numbers of public rows, or the name of a column of them. The sums then say what a model of these numbers
             gets wrong. Do not score by these rows afterwards.
-        entity_ids, silos, whole_rows, tiers, release, data_changed, insist, checkpoints
+        entity_ids, silos, whole_rows, tiers, release, data_changed, insist, checkpoints, groups, report, holdout
             As for `PATEClassifier.fit`. All rows with one id are one person's, whose ballot is their mean. `silos` are
             for a method that trains teachers.
 
@@ -144,9 +150,9 @@ class PATERegressor(RegressorMixin, Estimator):
         InvalidParameterError, InvalidDataError, PreflightError, BudgetExceededError, LedgerError
             As for `PATEClassifier.fit`. No message quotes a private value.
         """
-        once = Once(release, data_changed, insist, checkpoints)
+        once = Once(release, data_changed, insist, checkpoints, report=report, holdout=holdout)
         return self._release(
-            Rows(X, y, X_public, y_public, entity_ids, silos, whole_rows, tiers, once=once)
+            Rows(X, y, X_public, y_public, entity_ids, silos, whole_rows, tiers, groups, once=once)
         )
 
     def _resolved_for(self, rows: Rows) -> Resolved:
@@ -267,6 +273,10 @@ class PATERegressor(RegressorMixin, Estimator):
         """
         check_is_fitted(self)
         return self.student_.predict_quantiles(self._student_rows(X), quantiles)
+
+    def _layout(self, groups: tuple[str, ...]) -> NumberLayout:
+        low, high = map(float, self.target_range)
+        return NumberLayout(groups, high - low, low, high)
 
     def _judge(self, X: object, y: object) -> Judged:
         """Return the statements of a card on the student, by public rows `X` with the numbers `y`."""

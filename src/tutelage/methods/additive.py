@@ -20,6 +20,7 @@ from tutelage.features.schema import Schema
 from tutelage.features.scored import chances_of
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.over_releases import AveragedSum, Past, Turn, newest
+from tutelage.methods.report import ask_report, event_of_report, sum_of_report
 from tutelage.methods.requests import Asking, Facts, Outcome, Public, Sizes, Steps
 from tutelage.methods.sums import (
     BallotOfRows,
@@ -30,6 +31,7 @@ from tutelage.methods.sums import (
     sum_of_joint,
 )
 from tutelage.people.blocks import PeopleBlock
+from tutelage.reporting.measured import Layout
 from tutelage.students.additive import (
     HALF,
     AdditiveClassifier,
@@ -60,8 +62,8 @@ _MOST_DOUBLINGS = 3  # of the width of bins
 
 
 _AnyEffects = TypeVar("_AnyEffects", bound=Effects)
-Taught = Asking[tuple[TableOfEffects, dict[object, float] | None]]
-"""Asks for the sums of a release; returns the student and its class weights."""
+Taught = Asking[tuple[TableOfEffects, dict[object, float] | None, Turn]]
+"""Asks for the sums of a release; returns the student, its class weights, and the turn after them."""
 Entries = tuple[IntArray, IntArray]
 """The cells of ballots of rows, each of shape (rows, ...), and the numbers in them."""
 
@@ -118,6 +120,7 @@ class SumsOverSchema(NoisySums):
         events = list[Event]()
         for share, form in self.most(sizes):
             events.append(self._sum(share).most(form, simulated=sizes.simulated))
+        events += event_of_report(self.calibrated.noise_multiplier, sizes)
         return Composed(tuple(events))
 
     def _sum(self, share: float) -> NoisySum:
@@ -136,9 +139,17 @@ class SumsOverSchema(NoisySums):
         start = yield from self.start(public, turns[0])
         n_cells = sum(int(cell[-1]) + 1 for cell in cells)
         columns = ColumnCells(schema, cells, n_cells, start)
-        student, class_weight = yield from newest(
+        student, class_weight, turn = yield from newest(
             turns,
             partial(self.student_of, public, columns),
+        )
+        layout = self._layout_of_report(public.report, student)
+        report = yield from ask_report(
+            self.calibrated.noise_multiplier,
+            public,
+            turn,
+            BallotOfRows(self._ballot_of_report(layout, student)),
+            layout,
         )
         nobody = np.empty(0, np.int64)
         return Outcome(
@@ -148,7 +159,16 @@ class SumsOverSchema(NoisySums):
             n_teachers=turns[-1].n,
             student=student,
             class_weight=class_weight,
+            report=report,
         )
+
+    def _layout_of_report(self, layout: Any, _student: Any) -> Any:
+        """Return the layout of ballots on a student, by one that does not know the student."""
+        return layout
+
+    @abstractmethod
+    def _ballot_of_report(self, layout: Any, student: Any) -> SumOf:
+        """Return the ballots that say what the student makes of a person's rows."""
 
     @abstractmethod
     def student_of(
@@ -158,7 +178,7 @@ class SumsOverSchema(NoisySums):
         turn: Turn,
         past: Past,
     ) -> Taught:
-        """Return the student by the sums of a release and of those before, and how much classes count in it."""
+        """Return the student by the sums of a release and of those before, how much classes count, and the turn."""
 
     def _about(self, public: Public, schema: Schema) -> list[object]:
         """Return the public facts that the sums of a question are known by."""
@@ -435,6 +455,12 @@ class Additive(SumsOverSchema):
             sizes.unit,
         )
 
+    def _ballot_of_report(self, layout: Layout, student: AdditiveClassifier) -> SumOf:
+        def sum_of(block: PeopleBlock, form: Vector) -> BallotSum:
+            return sum_of_report(layout, student.predict_proba(block.rows), block, form.unit)
+
+        return sum_of
+
     def student_of(
         self,
         public: Public,
@@ -468,10 +494,10 @@ class Additive(SumsOverSchema):
             weights.values[0], weights.sigma, turn.n, public.classes, columns.schema
         )
         if public.weights is None:
-            return student, None
+            return student, None, weights.turn
         class_weights = public.weights.of(scores.shares)
         by_class = zip(public.classes.tolist(), class_weights.tolist(), strict=True)
-        return with_class_weights(student, class_weights), dict(by_class)
+        return with_class_weights(student, class_weights), dict(by_class), weights.turn
 
 
 def _form_of_counts(sizes: Sizes, n_bins: int) -> Vector:

@@ -18,11 +18,13 @@ from tutelage.mechanisms import NoisySum
 from tutelage.methods.additive import ColumnCells, Entries, SumsOverSchema, Taught, place_in_sum
 from tutelage.methods.over_releases import Average, Past, Turn
 from tutelage.methods.requests import Asking, Learned, Public, Sizes
-from tutelage.methods.sums import form_of_joint, sum_of_entries
+from tutelage.methods.sums import SumOf, form_of_joint, sum_of_entries
 from tutelage.people.blocks import PeopleBlock
+from tutelage.reporting.measured import NumberLayout
 from tutelage.students.additive import Columns, sum_of_effects
 from tutelage.students.additive_mean import (
     EDGES,
+    INTERVAL,
     LARGEST_RESIDUAL,
     N_PARTS,
     AdditiveRegressor,
@@ -217,12 +219,21 @@ class AdditiveMean(SumsOverSchema):
         )
         low, high = map(float, public.classes[:2])
         histograms = errors.values / STEPS
-        return _with_histograms(
+        student = _with_histograms(
             regressor,
             histograms,
             errors.sigma / STEPS,
             (low, high),
-        ), None
+        )
+        return student, None, errors.turn
+
+    def _layout_of_report(
+        self, layout: NumberLayout | None, student: AdditiveRegressor
+    ) -> NumberLayout | None:
+        return layout and replace(layout, largest_error=student.usual_error())
+
+    def _ballot_of_report(self, layout: NumberLayout, student: AdditiveRegressor) -> SumOf:
+        return partial(sum_of_entries, partial(_entries_of_report, layout, student))
 
 
 def _form_of_sums(sizes: Sizes, n_bins: int) -> Vector:
@@ -285,6 +296,20 @@ def _errors(regressor: AdditiveRegressor, block: PeopleBlock) -> Entries:
     place = np.searchsorted(EDGES, block.labels / STEPS - expected, side="right") - 1
     cells = part * _N_ERRORS + np.clip(place, 0, _N_ERRORS - 1)
     return cells[:, None], np.full((len(cells), 1), STEPS)
+
+
+def _entries_of_report(
+    layout: NumberLayout, student: AdditiveRegressor, block: PeopleBlock
+) -> Entries:
+    """Return the ballots that say how far a number lies from its prediction, and whether within its interval."""
+    # targets, groups: (rows,); numbers: (rows, entries)
+    targets = layout.low + (layout.high - layout.low) * block.labels / STEPS
+    low, high = student.predict_quantiles(block.rows, INTERVAL).T
+    is_within = (low <= targets) & (targets <= high)
+    numbers = layout.entries(student.predict(block.rows) - targets, is_within, targets)
+    groups = np.zeros(len(targets), np.int64) if block.groups is None else block.groups
+    cells = groups[:, None] * layout.ENTRIES + np.arange(layout.ENTRIES)
+    return cells, np.floor(numbers * layout.UNIT).astype(np.int64)
 
 
 def _with_histograms(

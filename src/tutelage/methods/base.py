@@ -50,6 +50,8 @@ class Needs(NamedTuple):
         Whether it can start from labels of public rows.
     weights : bool
         Whether the student that follows from what is released predicts by class weights.
+    report : bool
+        Whether a last sum can say how good the student is on the people.
     fewest : int
         Public rows below which a warning is due.
     accounting : Accounting
@@ -64,6 +66,7 @@ class Needs(NamedTuple):
     empty: bool = False
     start: bool = False
     weights: bool = False
+    report: bool = False
     fewest: int = 0
     accounting: Accounting = Accounting.RENYI
 

@@ -20,6 +20,7 @@ class Offered(NamedTuple):
     silos: bool = False  # owners of rows
     name: bool = False  # of the release
     tiers: bool = False  # of people who ask for a smaller ε
+    report: bool = False  # how good the student is on the people
     opened: bool = False  # sums of several owners, and nothing else
 
 
@@ -74,6 +75,12 @@ def unmet(method: Method, offered: Offered, owner: str) -> Iterator[Problem]:
             f"{owner}.fit.tiers",
             f"be left out for {kind}: people can ask for a smaller ε only where their ballots are summed",
             fix="Leave it out, or use a method of sums, such as NoisyMoments.",
+        )
+    if offered.report and (not needs.report or method.student is not None):
+        yield Problem(
+            f"{owner}.fit.report",
+            f"be left out for {kind} with a student that learns from labels: only one that follows from sums is tested",
+            fix="Leave it and $groups out, or use NoisyMoments or Additive without a `student`.",
         )
     if offered.opened and needs.student:
         yield Problem(

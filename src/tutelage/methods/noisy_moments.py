@@ -38,6 +38,7 @@ from tutelage.features.stored import map_from_bytes, map_to_bytes
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.over_releases import Past, Turn, newest
 from tutelage.methods.rehearsal import PublicLabels, Rehearsal, rehearse
+from tutelage.methods.report import ask_report, event_of_report, sum_of_report
 from tutelage.methods.requests import Asking, Learned, Outcome, Public, Request, Sizes, Steps
 from tutelage.methods.sums import (
     NoisySums,
@@ -54,7 +55,7 @@ from tutelage.privacy import PrivacyUnit
 from tutelage.students import Moments, NoisySumClassifier
 from tutelage.students.base import steps_of
 from tutelage.students.noisy_sums import Spectrum
-from tutelage.students.stacking import N_STACKED, Stacking, with_class_weights
+from tutelage.students.stacking import N_STACKED, Stacking, exact_chances, with_class_weights
 from tutelage.teachers import VectorBallots
 from tutelage.teachers.vectors import sum_of_blocks
 
@@ -173,6 +174,20 @@ def _sum_of_stacking(
     )
 
 
+def _sum_of_report(
+    layout: Any,
+    student: Any,
+    seen_of: _SeenOf,
+    unit: PrivacyUnit,
+    blocks: Iterable[PeopleBlock],
+) -> BallotSum:
+    """Return the sum of ballots that say what the student makes of a person's rows."""
+    return sum_of_blocks(
+        blocks,
+        lambda block: sum_of_report(layout, exact_chances(student, seen_of(block)), block, unit),
+    )
+
+
 class _Basis(NamedTuple):
     """The parts of ballots and student that are the same in all sums; public."""
 
@@ -277,6 +292,7 @@ class NoisyMoments(NoisySums):
         if sizes.labeled:
             mechanism, form = self._stacking(sizes)
             events.append(mechanism.most(form, simulated=simulated))
+        events += event_of_report(self.calibrated.noise_multiplier, sizes)
         return Composed(tuple(events))
 
     def _noise_of_rounds(self, labeled: bool) -> float:
@@ -335,7 +351,7 @@ class NoisyMoments(NoisySums):
             _RoundBallot,
             features=features,
             n_features=seen.shape[1],
-            n_sums=self.rounds + (n_scores > 0),
+            n_sums=self.rounds + (n_scores > 0) + (public.report is not None),
             progress=public.training.progress,
         )
         spectrum = spectrum or Spectrum.of(vectors)
@@ -347,7 +363,7 @@ class NoisyMoments(NoisySums):
             public.classes,
             ballot,
         )
-        moments, classifier = yield from newest(
+        moments, classifier, turn = yield from newest(
             turns,
             partial(self._turn, public, basis),
         )
@@ -359,6 +375,16 @@ class NoisyMoments(NoisySums):
             if public.weights.given is None and isinstance(classifier, NoisySumClassifier):
                 classifier.certificate_ = None
             class_weight = dict(zip(public.classes.tolist(), weights.tolist(), strict=True))
+        report = yield from ask_report(
+            self.calibrated.noise_multiplier,
+            public,
+            turn,
+            ballot(
+                cast_blocks=partial(_sum_of_report, public.report, classifier),
+                number=self.rounds + (n_scores > 0),
+            ),
+            public.report,
+        )
         maps = steps_of(make_pipeline(*parts_of(features)))
         labels: Array = classifier.predict(seen)
         return Outcome(
@@ -369,12 +395,13 @@ class NoisyMoments(NoisySums):
             student=Pipeline([*maps, ("classifier", classifier)]),
             sums=tuple(moments),
             class_weight=class_weight,
+            report=report,
         )
 
     def _turn(
         self, public: Public, basis: _Basis, turn: Turn, past: Past
-    ) -> Asking[tuple[list[Moments], Any]]:
-        """Return the means of each round, averaged over a release and those before it, and the student they give."""
+    ) -> Asking[tuple[list[Moments], Any, Turn]]:
+        """Return the means of each round, averaged over a release and those before it, their student, and the turn."""
         # values of a round: (classes, features); coefficients: (features, classes)
         teacher = self.teacher
         n_people = turn.n
@@ -415,19 +442,19 @@ class NoisyMoments(NoisySums):
             moments.append(Moments.of_sum(values, sigma, scale, radius, moved))
         student = basis.student(n_people, moments, coef_before)
         if not n_scores:
-            return moments, student
+            return moments, student, turn
 
         stacking = Stacking.of(student, basis.seen)
         mechanism, stacking_form = self._stacking(public.sizes)
         cast_blocks = partial(_sum_of_stacking, stacking)
         turn = turn._replace(subject=[*turn.subject, "stacking"])
-        values, sigma, _ = yield from turn.ask(
+        values, sigma, turn = yield from turn.ask(
             mechanism,
             stacking_form,
             basis.ballot(cast_blocks=cast_blocks, number=self.rounds),
             past["stacking"],
         )
-        return moments, stacking.classifier(values[0], sigma, n_people)
+        return moments, stacking.classifier(values[0], sigma, n_people), turn
 
     def _checked_features(self, public: Public, n_people: int) -> Pipeline:
         """Return the features that the ballots are cast by, learned from public rows."""

@@ -44,11 +44,20 @@ from tutelage.features.base import FeatureMap
 from tutelage.features.schema import Schema
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.privacy import PrivacyUnit
+from tutelage.reporting.measured import (
+    Layout,
+    Measured,
+    MeasuredErrors,
+    NumberLayout,
+    measured,
+    measured_errors,
+)
 from tutelage.students.noisy_sums import Moments
 from tutelage.targets import ClassWeights
 from tutelage.teachers.nearest import FewVotes
 
 _AnyMechanism = Mechanism | NoisySum
+AnyLayout = Layout | NumberLayout
 
 
 @final
@@ -63,6 +72,8 @@ class Sizes:
     labeled: bool = False  # whether public rows have labels
     bins: tuple[int, ...] = ()  # of each column of a public schema
     people_known: bool = False  # whether the number of people is public, whatever the unit
+    report: AnyLayout | None = None  # of the ballots of a test report, if there is one
+    holdout: float = 0.0  # share of the people who cast ballots for the report alone
 
 
 class Training(NamedTuple):
@@ -98,6 +109,8 @@ class Public:
     release: str | None = None  # its name, if it has one
     # Names of earlier releases of the same question, from which the student learns too.
     earlier: tuple[str, ...] = ()
+    report: AnyLayout | None = None  # of the ballots of a test report, if there is one
+    holdout: float = 0.0  # share of the people who cast ballots for the report alone
 
     @property
     def sizes(self) -> Sizes:
@@ -109,6 +122,8 @@ class Public:
             simulated=self.simulated,
             labeled=self.labels is not None,
             bins=() if self.schema is None else self.schema.bins,
+            report=self.report,
+            holdout=self.holdout,
         )
 
     @property
@@ -301,6 +316,21 @@ class NoisedBallots(Private):
     predictions: FloatArray | None
 
 
+class Reported(NamedTuple):
+    """The noisy sum of a test report; public."""
+
+    values: IntArray  # all numbers of the sum
+    sigma: float  # of the noise on each
+    layout: AnyLayout
+    n_people: int | None  # whose ballots it adds up; None where their number is private
+
+    def quality(self) -> Measured | MeasuredErrors:
+        """Return how good the student is, with intervals."""
+        if isinstance(self.layout, NumberLayout):
+            return measured_errors(self.values, self.sigma, self.layout, self.n_people)
+        return measured(self.values, self.sigma, self.layout, self.n_people)
+
+
 @final
 @by_keywords
 class Outcome:
@@ -314,6 +344,7 @@ class Outcome:
     sums: tuple[Moments, ...] = ()  # noisy means that were released, one per round
     # How much each class value counts in predictions.
     class_weight: Mapping[object, float] | None = None
+    report: Reported | None = None
 
 
 class Facts(NamedTuple):

@@ -25,7 +25,7 @@ from tutelage.people.blocks import (
     WithProgress,
     require_finite,
 )
-from tutelage.people.memory import PeopleInMemory
+from tutelage.people.memory import PeopleInMemory, n_apart
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students.stacking import joint_norm, numbers_of
 from tutelage.teachers.vectors import sum_of_blocks
@@ -44,6 +44,7 @@ class PeopleReady(Private):
 
     people: People
     vectors: Vectors = field(default_factory=Vectors)
+    apart: "PeopleReady | None" = None  # who cast ballots for a test report alone
 
     def __post_init__(self) -> None:
         # The rows of others were looked at when they were read.
@@ -120,6 +121,7 @@ class NoisySums(Method):
         empty=True,
         start=True,
         weights=True,
+        report=True,
         fewest=50,
         accounting=Accounting.GAUSSIAN,
     )
@@ -144,6 +146,13 @@ class NoisySums(Method):
 
     def prepare(self, public: Public, people: People, /) -> PeopleReady:
         """Return the people, with their rows as the map, or the schema, shows them; private."""
+        apart = None
+        if public.holdout and isinstance(people, PeopleInMemory):
+            people, others = people.split(public.holdout)
+            apart = self._ready(public, others)
+        return replace(self._ready(public, people), apart=apart)
+
+    def _ready(self, public: Public, people: People) -> PeopleReady:
         return PeopleReady(people.through(public.teacher_map, public.teacher_rows.shape[-1]))
 
     def event_of_count(self, sizes: Sizes) -> list[Event]:
@@ -156,7 +165,8 @@ class NoisySums(Method):
         """Return how many people there are; where that is private, about how many, unless it was never asked."""
         is_known = public.n_teachers is not None or not count_is_private(public.unit)
         if is_known and not earlier:
-            return public.n_teachers or 0
+            n_people = public.n_teachers or 0
+            return n_people - (n_apart(n_people, public.holdout) if public.holdout else 0)
         count = yield Request(
             mechanism=self._count,
             form=_form_of_count(public.unit),
@@ -283,6 +293,8 @@ def _first_rows(people: IntArray) -> IntArray:
 def subject_of(public: Public) -> list[object]:
     """Return question, class values and the name of the release, if any: the beginning of the name of every sum."""
     subject = [public.question, *(str(value) for value in public.classes.tolist())]
+    if public.holdout:
+        subject.append({"holdout": public.holdout})
     if public.release is not None:
         subject.append({"release": public.release})
     return subject

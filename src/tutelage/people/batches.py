@@ -24,6 +24,7 @@ from tutelage.people.blocks import (
     require_finite,
     whole_people,
 )
+from tutelage.people.groups import Groups
 from tutelage.privacy import PrivacyUnit
 from tutelage.tables import Batches, Cells, Table
 
@@ -52,6 +53,7 @@ class BatchReader:
     entity: str | None  # the column of ids; None if every row is a person
     check_rows: Callable[[Matrix], Matrix]  # refuses rows that the maps do not take
     encode_labels: Callable[[Cells], IntArray]  # returns the class index of each label
+    groups: Groups | None = None  # that a test report tells apart
 
     @property
     def ballot_columns(self) -> Sequence[str]:
@@ -59,6 +61,8 @@ class BatchReader:
         names = [*self.columns.names, self.label]
         if self.entity:
             names.append(self.entity)
+        if self.groups is not None:
+            names.append(self.groups.column)
         return list(dict.fromkeys(names))
 
     @property
@@ -82,7 +86,10 @@ class BatchReader:
                 is_first, ids, last_id = _new_people(table.column(self.entity), last_id)
             people = n_people - 1 + np.cumsum(is_first)
             n_people = int(people[-1]) + 1
-            yield _Batch(table, PeopleBlock(rows, labels, people), ids)
+            groups = None
+            if self.groups is not None:
+                groups = self.groups.codes(table.column(self.groups.column))
+            yield _Batch(table, PeopleBlock(rows, labels, people, groups), ids)
 
 
 @final

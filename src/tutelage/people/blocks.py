@@ -24,10 +24,14 @@ class PeopleBlock(Private):
     rows: Matrix
     labels: IntArray  # class index of each row
     people: IntArray  # whose row it is, in ascending order: numbers that no other block has
+    groups: IntArray | None = (
+        None  # index of the group of each row, where a test report tells groups apart
+    )
 
     def only(self, kept: IntArray | slice) -> "PeopleBlock":
         """Return some of the rows."""
-        return PeopleBlock(self.rows[kept], self.labels[kept], self.people[kept])
+        groups = None if self.groups is None else self.groups[kept]
+        return PeopleBlock(self.rows[kept], self.labels[kept], self.people[kept], groups)
 
 
 SumOfBlocks = Callable[[Iterable[PeopleBlock], "Vectors"], BallotSum]
@@ -114,16 +118,16 @@ def require_finite(rows: Matrix) -> None:
         )
 
 
-def blocks_of(rows: Matrix, labels: IntArray, people: IntArray) -> Iterator[PeopleBlock]:
+def blocks_of(whole: PeopleBlock) -> Iterator[PeopleBlock]:
     """Yield rows that lie in any order in blocks of whole people."""
-    # rows: (rows, features); labels, people: (rows,)
+    people = whole.people
     order = np.argsort(people, kind="stable")
     numbers = people - people.min()
     last_rows = np.cumsum(np.bincount(numbers))
     block_of_row = last_rows[numbers[order]] // _AT_ONCE
     starts = np.flatnonzero(np.diff(block_of_row)) + 1
     for places in np.split(order, starts):
-        yield PeopleBlock(rows[places], labels[places], people[places])
+        yield whole.only(places)
 
 
 def whole_people(parts: Iterable[PeopleBlock]) -> Iterator[PeopleBlock]:
@@ -137,10 +141,10 @@ def whole_people(parts: Iterable[PeopleBlock]) -> Iterator[PeopleBlock]:
         block = _concatenate(waiting)
         n_before_last = int(np.count_nonzero(block.people < block.people[-1]))
         if n_before_last:
-            yield from _in_blocks(block.only(slice(n_before_last)))
+            yield from blocks_of(block.only(slice(n_before_last)))
         waiting = [block.only(slice(n_before_last, None))]
     if waiting:
-        yield from _in_blocks(_concatenate(waiting))
+        yield from blocks_of(_concatenate(waiting))
 
 
 def in_turn(blocks: Iterable[PeopleBlock]) -> Iterator[PeopleBlock]:
@@ -155,15 +159,13 @@ def in_turn(blocks: Iterable[PeopleBlock]) -> Iterator[PeopleBlock]:
         yield block
 
 
-def _in_blocks(part: PeopleBlock) -> Iterator[PeopleBlock]:
-    return blocks_of(part.rows, part.labels, part.people)
-
-
 def _concatenate(parts: list[PeopleBlock]) -> PeopleBlock:
     if len(parts) == 1:
         return parts[0]
+    groups = [part.groups for part in parts if part.groups is not None]
     return PeopleBlock(
         np.concatenate([part.rows for part in parts]),
         np.concatenate([part.labels for part in parts]),
         np.concatenate([part.people for part in parts]),
+        np.concatenate(groups) if groups else None,
     )

@@ -1,5 +1,6 @@
 """People whose rows are in memory."""
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, final
@@ -18,6 +19,11 @@ from tutelage.privacy import PrivacyUnit
 from tutelage.tables import Table
 
 
+def n_apart(n_people: int, share: float) -> int:
+    """Return how many of so many people without ids are such a share of them."""
+    return max(1, round(share * n_people))
+
+
 @final
 @by_identity
 class PeopleInMemory(Private):
@@ -32,6 +38,8 @@ class PeopleInMemory(Private):
     known: npt.NDArray[np.object_] | None = None
     whole: Any = None  # the rows with all their columns; None where that is `rows`
     tiers: IntArray | None = None  # number of the tier of each person, if people have tiers
+    # Index of the group of each row, where a test report tells groups apart.
+    groups: IntArray | None = None
     first_map: None = None
 
     @property
@@ -75,11 +83,29 @@ class PeopleInMemory(Private):
             labels=self.labels[rows],
             shards=self.shards.only(people),
             tiers=None if self.tiers is None else self.tiers[people],
+            groups=None if self.groups is None else self.groups[rows],
         )
 
     def in_tier(self, number: int) -> "PeopleInMemory":
         """Return the people of one tier, by its number."""
         return self.only(np.asarray(self.tiers) == number)
+
+    def split(self, share: float) -> "tuple[PeopleInMemory, PeopleInMemory]":
+        """Return those who teach, and about such a share of the people who do not, where every person is a teacher.
+
+        A person with an id is on the same side in every release. Of people without ids, the number says who is apart.
+        """
+        ids = self.shard_ids
+        if ids:
+            digests = [
+                hashlib.sha256(b"holdout\0" + name.encode("utf-8", "surrogatepass")) for name in ids
+            ]
+            places = [int.from_bytes(digest.digest()[:8], "big") / 2**64 for digest in digests]
+            is_apart = np.array(places) < share
+        else:
+            order = np.random.default_rng(0).permutation(self.n_people)
+            is_apart = order < n_apart(self.n_people, share)
+        return self.only(~is_apart), self.only(is_apart)
 
     def through(self, feature_map: FeatureMap | None, n_features: int, /) -> "PeopleInMemory":
         """Return the people with their rows as a map shows them, each shard by itself."""
@@ -91,7 +117,7 @@ class PeopleInMemory(Private):
 
     def blocks(self) -> Iterator[PeopleBlock]:
         """Yield all rows, of whole people at a time."""
-        return blocks_of(self.rows, self.labels, self.shards.assignment)
+        return blocks_of(PeopleBlock(self.rows, self.labels, self.shards.assignment, self.groups))
 
     def sum_of_ballots(
         self, sum_of: SumOfBlocks, with_progress: WithProgress, kept: Vectors, /

@@ -10,8 +10,10 @@ from tutelage.exceptions import InvalidParameterError, quote
 from tutelage.mechanisms import GNMax
 from tutelage.methods import Method, Sizes, proposals
 from tutelage.methods.base import with_student
+from tutelage.methods.report import layout_of_classes, sigma_of_report
 from tutelage.methods.teacher_votes import TeacherVotes
-from tutelage.privacy import PrivacyUnit, PublicEpsilon
+from tutelage.privacy import NeighboringRelation, PrivacyUnit, PublicEpsilon
+from tutelage.reporting.measured import Layout, expected_reach
 from tutelage.teachers import ensemble_of
 
 
@@ -29,13 +31,32 @@ class Target:
     # Whether the run starts from labels of public rows, if its method takes them.
     labeled: bool = False
     named: bool = False  # whether the release has a name
+    tested: bool = False  # whether a test report says how good the student is on the people
 
     @property
     def sizes(self) -> Sizes:
         """The sizes, from which the cost of a method follows."""
         return Sizes(
-            n_classes=self.classes, n_public=self.public_rows, unit=self.unit, labeled=self.labeled
+            n_classes=self.classes,
+            n_public=self.public_rows,
+            unit=self.unit,
+            labeled=self.labeled,
+            report=self.report,
         )
+
+    @property
+    def report(self) -> Layout | None:
+        """The ballots of the test report, if there is one."""
+        return layout_of_classes(tuple(map(str, range(self.classes)))) if self.tested else None
+
+    def reach_of_report(self, method: Method, accuracy: float, share: float) -> float | None:
+        """Return how close the report comes to the accuracy on such a share of the people; None if it is hidden."""
+        layout = self.report
+        if layout is None or not method.needs.report or method.student is not None:
+            return None
+        sigma = sigma_of_report(method.noise or 0.0, layout)
+        is_exact = share == 1 and self.unit.neighboring is NeighboringRelation.CHANGE_ONE_ROW
+        return expected_reach(accuracy, sigma, layout, share * self.people, exact=is_exact)
 
     def limit(self, method: Method) -> Filter:
         """Return the budget of the whole release."""

@@ -142,6 +142,7 @@ def plan(
         classes=integer_at_least(n_classes, 2, "classes", "plan"),
         labeled=known is not None and known.start(0) is not None,
         named=named,
+        tested=known is None or not known.own,
     )
     if reach is not None:
         number_between(reach, 0, 1, "reach", "plan")

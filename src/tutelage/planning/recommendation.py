@@ -239,6 +239,7 @@ class Plan:
             sentences.append(
                 f"The proved worst-case ε is {best.claim} at δ = {self.target.delta:.10g}."
             )
+            sentences += self._of_report(best)
         if asked is not None and asked != best:
             too_much = ""
             if asked.epsilon.epsilon > self.target.epsilon:
@@ -267,6 +268,18 @@ class Plan:
         if self.alone is not None:
             text += f", and a model of the public labels alone {self.alone.expected:.1%}"
         return text
+
+    def _of_report(self, best: Option) -> list[str]:
+        """Return what the test report will know."""
+        of_all, of_tenth = (
+            self.target.reach_of_report(best.method, best.expected, share) for share in (1, 0.1)
+        )
+        if of_all is None:
+            return []
+        text = f"The test report will state the accuracy to within {100 * of_all:.1f} points"
+        if of_tenth is not None:
+            text += f", and that of a tenth of the people to within {100 * of_tenth:.1f}"
+        return [f"{text}."]
 
     def _what_would_help(self) -> str:
         """Return what doubling something would come to; a gain too small to print is not a measurement of none."""

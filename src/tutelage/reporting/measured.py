@@ -1,10 +1,12 @@
 """The quality of a student on private rows, measured by noisy sums: their layouts, and the records made of them."""
 
 import math
+from collections.abc import Callable
 from statistics import NormalDist
-from typing import ClassVar, final
+from typing import ClassVar, Self, final
 
 import numpy as np
+from msgspec import structs
 
 from tutelage._internal.records import Names, frozen
 from tutelage._internal.typing import FloatArray, IntArray
@@ -19,6 +21,17 @@ from tutelage.reporting.intervals import (
 )
 from tutelage.reporting.meaning import Z_95
 from tutelage.reporting.part import MOST, Amount, Part, Share
+
+__all__ = [
+    "ClassMeasures",
+    "ErrorMeasures",
+    "Gap",
+    "GroupMeasures",
+    "Interval",
+    "Measured",
+    "MeasuredErrors",
+    "ScoreBin",
+]
 
 UNIT = 4096  # how much a whole person counts in a cell, so that the means of several rows can be whole numbers
 _NARROWING = 1.75  # of bins near 0 and 1; 1 would make them equally wide
@@ -117,6 +130,7 @@ class NumberLayout:
     high: float
 
     ENTRIES: ClassVar[int] = 6
+    UNIT: ClassVar[int] = UNIT
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -176,12 +190,15 @@ class ClassMeasures(Part, frozen=True):
     ----------
     name : str
         The class.
+    share : Interval, optional
+        Share of all people that are of this class.
     recall, precision : Interval, optional
         Share of the people of this class that are predicted as it, and share of those predicted as it that are of it.
         None if the noise is too large for an estimate.
     """
 
     name: str
+    share: Interval | None
     recall: Interval | None
     precision: Interval | None
 
@@ -234,6 +251,12 @@ class GroupMeasures(Part, frozen=True, kw_only=True):
     auc: Interval | None = None
     calibration: tuple[ScoreBin, ...] = ()
 
+    @property
+    def majority(self) -> Interval | None:
+        """Share of the class that is the most frequent one by its estimate."""
+        shares = [entry.share for entry in self.by_class if entry.share is not None]
+        return max(shares, key=lambda share: share.value, default=None)
+
 
 @final
 class Gap(Part, frozen=True):
@@ -276,6 +299,14 @@ class Measured(Part, frozen=True, kw_only=True):
     holdout: Share = 0.0
     optimism: Amount | None = None
 
+    def with_optimism(self, most_on_others: Callable[[float], float]) -> Self:
+        """Return it with its optimism, by the largest share of errors on people who had no part."""
+        accuracy = self.groups[0].accuracy
+        if accuracy is None:
+            return self
+        wrong = 1 - accuracy.value
+        return structs.replace(self, optimism=most_on_others(wrong) - wrong)
+
 
 @final
 class ErrorMeasures(Part, frozen=True, kw_only=True):
@@ -317,11 +348,38 @@ class MeasuredErrors(Part, frozen=True, kw_only=True):
         The error at which larger errors were clipped.
     holdout : float
         Share of the people that the student was not trained on.
+    optimism : float, optional
+        The most by which the mean absolute error of people that it was trained on may be below that of others.
     """
 
     groups: tuple[ErrorMeasures, ...]
     largest_error: Amount
     holdout: Share = 0.0
+    optimism: Amount | None = None
+
+    def with_optimism(self, most_on_others: Callable[[float], float]) -> Self:
+        """Return it with its optimism, by the largest mean error on people who had no part."""
+        error = self.groups[0].mean_absolute
+        if error is None:
+            return self
+        share = min(1.0, error.value / self.largest_error)
+        return structs.replace(self, optimism=self.largest_error * (most_on_others(share) - share))
+
+
+def expected_reach(
+    accuracy: float, sigma: float, layout: Layout, n_people: float, *, exact: bool
+) -> float | None:
+    """Return half the width of the interval to expect for the accuracy of so many people; None if it is hidden.
+
+    `sigma` is the deviation of the noise of each number, and `exact` says whether the number of people is public.
+    """
+    n_classes = len(layout.classes)
+    n_wrong = n_classes * (n_classes - 1)
+    hits = np.full(n_classes, accuracy * n_people / n_classes)
+    misses = np.full(n_wrong, (1 - accuracy) * n_people / n_wrong)
+    known = round(n_people) if exact else None
+    expected = of_share(hits, misses, sigma / layout.TABLE, known)
+    return None if expected is None else (expected.high - expected.low) / 2
 
 
 def measured(values: IntArray, sigma: float, layout: Layout, n_people: int | None) -> Measured:
@@ -366,7 +424,8 @@ def _of_group(
         hits = table[:, index, index]
         recall = of_share(hits, table[:, index, is_other], noise)
         precision = of_share(hits, table[:, is_other, index], noise)
-        by_class.append(ClassMeasures(label, recall, precision))
+        share = of_share(table[:, index], table[:, is_other], noise, n_people)
+        by_class.append(ClassMeasures(label, share, recall, precision))
     accuracy = of_share(table[:, right], table[:, ~right], noise, n_people)
     # The sum of the same bin in several groups is a bin with more noise.
     of_bins = sigma / layout.BIN * math.sqrt(len(bins))

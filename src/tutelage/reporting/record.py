@@ -21,6 +21,7 @@ from tutelage.exceptions import (
 )
 from tutelage.privacy import PrivacyUnit, PublicEpsilon
 from tutelage.reporting.meaning import interval
+from tutelage.reporting.measured import Measured, MeasuredErrors
 from tutelage.reporting.part import MOST, Amount, Count, Part, Share
 
 # Statements that only the people behind the data can make, in their own words, for a card to quote: the topics
@@ -391,7 +392,7 @@ class ReleasePart(Part, frozen=True, kw_only=True):
 
 @final
 class Judged(Part, frozen=True, kw_only=True):
-    """The measured quality of a student on public rows, if there were any.
+    """The measured quality of a student, on public rows and on the people, as far as it was measured.
 
     Parameters
     ----------
@@ -405,6 +406,8 @@ class Judged(Part, frozen=True, kw_only=True):
         How wrong a student that predicts numbers is.
     survived : Survived, optional
         How many predictions are certain although people lie, if the student has a certificate.
+    on_people, errors_on_people : Measured or MeasuredErrors, optional
+        The test report: its quality on the people themselves, by a noisy sum.
     """
 
     by_class: tuple[ClassAccuracy, ...] = ()
@@ -412,6 +415,8 @@ class Judged(Part, frozen=True, kw_only=True):
     goals: tuple[Reached, ...] = ()
     errors: tuple[Errors, ...] = ()
     survived: Survived | None = None
+    on_people: Measured | None = None
+    errors_on_people: MeasuredErrors | None = None
 
     @property
     def rows(self) -> int:

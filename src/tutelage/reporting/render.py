@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tutelage._internal.drawing import round_up, straight, with_sign
 from tutelage.reporting import meaning
+from tutelage.reporting.intervals import Interval
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -62,6 +63,21 @@ def _environment(form: Form) -> "Environment":
     def line_of(block: str) -> Markup:
         return Markup(" ".join(block.split()))  # noqa: S704  a block is escaped already
 
+    def about(number: Interval) -> str:
+        if number.low == number.high:
+            return f"{number.value:,.0f}"
+        return f"{number.value:,.0f} ({number.low:,.0f} to {number.high:,.0f})"
+
+    def within(interval: Interval | None) -> str:
+        if interval is None:
+            return "hidden by the noise"
+        return f"{interval.value:.1%} ({interval.low:.1%} to {interval.high:.1%})"
+
+    def between(interval: Interval | None) -> str:
+        if interval is None:
+            return "hidden by the noise"
+        return f"{interval.value:.3g} ({interval.low:.3g} to {interval.high:.3g})"
+
     environment: Any = Environment(  # whose stubs allow its own globals and filters only
         loader=PackageLoader("tutelage.reporting"), autoescape=True, finalize=text_of, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
@@ -81,5 +97,8 @@ def _environment(form: Form) -> "Environment":
         "one_in": meaning.one_in,
         "points": meaning.points,
         "up": round_up,
+        "about": about,
+        "between": between,
+        "within": within,
     }
     return environment

@@ -32,6 +32,10 @@ LARGEST_RESIDUAL = 0.35  # of the range: a larger one is cut
 _VARIANCE = 0.25
 _HALF_EDGES = np.array([0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.14, 0.2, 0.3, 0.5, 1.0])
 EDGES = np.concatenate([-_HALF_EDGES[::-1], [0.0], _HALF_EDGES])  # of the histogram of what is left
+INTERVAL = (0.1, 0.9)  # quantiles between which a number is expected
+_UNUSUAL = 0.01
+# Shares of the range; at the last, nothing is beyond.
+_SIZES_OF_ERRORS = [*np.linspace(0.05, 0.5, 46).tolist(), 2.0]
 N_PARTS = 4  # of the people, by their prediction, each with its own histogram
 _PARTS = np.linspace(0, 1, 21)  # candidates
 
@@ -70,6 +74,18 @@ class AdditiveRegressor(RegressorMixin, TableOfEffects):
             shares = self.public_.shares(np.asarray(X))
             expected = expected + self.part_ * (high - low) * shares
         return np.clip(expected, low, high)
+
+    def usual_error(self) -> float:
+        """Return the size of errors that about one in a hundred is beyond, by what was released."""
+        low, high = self.range_
+        below: FloatArray = np.mean(self.below_, axis=0)  # the parts have equally many people
+
+        def beyond(size: float) -> float:
+            within = np.interp([-size, size], EDGES, below).tolist()
+            return within[0] + 1 - within[1]
+
+        unusual = next(size for size in _SIZES_OF_ERRORS if beyond(size) <= _UNUSUAL)
+        return (high - low) * unusual
 
     def typical_of_public(self, X: npt.ArrayLike, truth: FloatArray) -> float | None:
         """Return the root of the mean squared error of public targets alone, if there were any."""

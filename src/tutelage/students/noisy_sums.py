@@ -272,7 +272,7 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         expected = self.decision_function(X_public)
         if start is not None:
             expected = expected + start
-        up_to = np.cumsum(self._chances(expected), axis=1)
+        up_to = np.cumsum(self.chances(expected), axis=1)
         drawn = np.random.default_rng(0).random((len(X_public), 1))
         y = np.minimum((drawn > up_to).sum(axis=1), len(self.classes_) - 1)
         residuals = self.residuals(X_public, y, start)
@@ -297,9 +297,10 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Matrix) -> FloatArray:
         """Return the probability of each class, shape (rows, classes)."""
-        return self._chances(self.decision_function(X))
+        return self.chances(self.decision_function(X))
 
-    def _chances(self, expected: FloatArray) -> FloatArray:
+    def chances(self, expected: FloatArray) -> FloatArray:
+        """Return the probability of each class by the `decision_function`, shape (rows, classes)."""
         chances = np.maximum(expected + 1 / len(self.classes_), LEAST_CHANCE) * self.weights_
         return chances / chances.sum(axis=1, keepdims=True)
 

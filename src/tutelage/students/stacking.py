@@ -319,6 +319,25 @@ def joint_norm(n_weights: int) -> int:
     return ceil(_BALLOT_STEPS + sqrt(numbers_of(n_weights))) + 1
 
 
+def exact_chances(student: Any, seen: FloatArray) -> FloatArray:
+    """Return the `predict_proba` of a linear student to about six digits, whatever rows are beside a row.
+
+    `seen` are vectors of length at most one, and after them scores if it is a logistic regression.
+    """
+    # coef: (features and scores, outputs); totals: (rows, outputs)
+    if isinstance(student, NoisySumClassifier):
+        return student.chances(student.expected(seen))
+    m = len(student.classes_)
+    coef: FloatArray = student.coef_.T
+    project = projector(np.zeros(len(coef) - m), coef[:-m], 1.0)
+    totals = project(seen[:, :-m]) + student.intercept_
+    for scores, weights in zip(seen[:, -m:].T, coef[-m:], strict=True):
+        totals = totals + scores[:, None] * weights
+    if m == 2:  # scikit-learn has one output, of the second class against the first
+        totals = np.hstack([np.zeros_like(totals), totals])
+    return chances_of(totals)
+
+
 def with_class_weights(classifier: Any, weights: FloatArray) -> Any:
     """Return a linear student whose chances are multiplied by weights: logarithms in a logistic regression."""
     student = copy(classifier)

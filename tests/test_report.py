@@ -1,0 +1,364 @@
+"""The test report: a noisy sum that says how good a student is on the people, and for whom."""
+
+import itertools
+import pickle
+from math import exp
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import FITS_AGAIN
+from tutelage import Ledger, PATEClassifier, PATERegressor, SimulationNoise
+from tutelage.accounting import data_independent
+from tutelage.accounting.filter import GaussianFilter
+from tutelage.accounting.generalization import most_on_others, pairs_of, pairs_within
+from tutelage.events import Composed, NoisySumGaussian
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.features import Schema
+from tutelage.mechanisms import NoisySum
+from tutelage.methods import NoisyMoments, TeacherVotes
+from tutelage.methods.report import SHARE, sum_of_report
+from tutelage.people.blocks import PeopleBlock
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage.reporting.measured import Layout
+from tutelage.tables import read_batches
+
+pytestmark = [
+    FITS_AGAIN,
+    pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning"),
+    pytest.mark.filterwarnings("ignore::tutelage.exceptions.PreflightWarning"),
+]
+LITTLE_NOISE: dict[str, Any] = {"epsilon": 50.0, "noise": SimulationNoise(0)}
+N = 3000
+PERSON = PrivacyUnit("person", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
+
+
+def world(n: int = N, seed: int = 0) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    age, dose = rng.integers(20, 80, n), rng.normal(size=n)
+    sex = rng.choice(["female", "male"], n, p=[0.3, 0.7])
+    ill = age / 20 + dose + rng.normal(size=n) * np.where(sex == "male", 0.3, 1.5) > 3
+    return {
+        "age": age,
+        "dose": dose,
+        "sex": sex,
+        "ill": np.where(ill, "yes", "no"),
+        "person": np.arange(n) // 2,
+    }
+
+
+def without(table: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: cells for name, cells in table.items() if name not in names}
+
+
+ROWS = world()
+PUBLIC = without(world(400, seed=1), "ill", "person")
+SCHEMA = Schema({"age": (20, 80), "dose": (-4.0, 4.0), "sex": ["female", "male"]})
+MOMENTS = NoisyMoments(n_landmarks=60)
+
+
+def fitted(rows: dict[str, Any] = ROWS, **more: Any) -> PATEClassifier:
+    of_fit = {name: more.pop(name) for name in ("groups", "report", "y_public") if name in more}
+    public = more.pop("X_public", PUBLIC)
+    settings = {
+        "classes": ["no", "yes"],
+        "method": MOMENTS,
+        "random_state": 0,
+        "unit": "row",
+        **more,
+    }
+    model = PATEClassifier(**settings)
+    return model.fit(without(rows, "person"), "ill", X_public=public, **of_fit)
+
+
+def as_if_exact(share: Any, truth: float) -> bool:
+    return share.low <= truth <= share.high and abs(share.value - truth) < 0.01
+
+
+@pytest.mark.parametrize("way", ["moments", "schema", "public labels"])
+def test_with_hardly_any_noise_a_report_says_what_a_look_at_the_rows_would(way):
+    settings: dict[str, Any] = {"groups": "sex", **LITTLE_NOISE}
+    if way == "schema":
+        settings |= {"columns": SCHEMA, "X_public": None, "method": None}
+    elif way == "public labels":
+        settings |= {"X_public": without(world(400, seed=1), "person"), "y_public": "ill"}
+    model = fitted(**settings)
+
+    predicted = model.predict(without(ROWS, "ill", "person"))
+    is_right = predicted == ROWS["ill"]
+    everybody, *by_group, _ = model.report_.groups
+    assert as_if_exact(everybody.accuracy, is_right.mean())
+    assert everybody.people.value == N
+    for measures, sex in zip(by_group, ["female", "male"], strict=True):
+        assert measures.group == f"sex = {sex}"
+        assert as_if_exact(measures.accuracy, is_right[ROWS["sex"] == sex].mean())
+    for measures in everybody.by_class:
+        assert as_if_exact(measures.recall, is_right[ROWS["ill"] == measures.name].mean())
+        assert as_if_exact(measures.precision, is_right[predicted == measures.name].mean())
+    worst = model.report_.gaps[0]
+    assert (worst.measure, worst.highest, worst.lowest) == (
+        "accuracy",
+        "sex = male",
+        "sex = female",
+    )
+    assert worst.distance.low > 0
+
+
+def test_a_report_of_a_number_says_how_far_off_predictions_are():
+    rng = np.random.default_rng(2)
+    age = rng.integers(20, 80, N)
+    days = age / 10 + rng.normal(size=N)
+    model = PATERegressor(columns=Schema({"age": (20, 80)}), target_range=(0, 10), **LITTLE_NOISE)
+    model.fit({"age": age}, days)
+    errors = np.abs(model.predict({"age": age}) - np.clip(days, 0, 10))
+    clipped = np.minimum(errors, model.report_.largest_error)
+    (everybody,) = model.report_.groups
+    assert everybody.mean_absolute.value == pytest.approx(clipped.mean(), abs=0.02)
+    assert everybody.root_mean_square.value == pytest.approx(np.sqrt((clipped**2).mean()), abs=0.02)
+    low, _, high = model.predict_quantiles({"age": age}).T
+    within = np.mean((low <= days) & (days <= high))
+    assert everybody.covered.value == pytest.approx(within, abs=0.02)
+
+
+USUAL: list[tuple[str, dict[str, Any], bool]] = [
+    ("public rows", {}, True),
+    ("schema", {"columns": SCHEMA, "X_public": None, "method": None}, True),
+    ("declined", {"report": False}, False),
+    ("public labels in the column", {"X_public": without(world(400, 1), "person")}, False),
+    ("public labels", {"y_public": world(400, 1)["ill"]}, False),
+    ("public labels, and asked", {"y_public": world(400, 1)["ill"], "report": True}, True),
+    ("noise as given", {"method": NoisyMoments(60, mechanism=NoisySum(9.0))}, False),
+    ("noise as given, and asked", {"method": NoisyMoments(60, mechanism=NoisySum(9.0)), "report": True}, True),
+    ("votes", {"method": TeacherVotes(n_teachers=100, n_queries=20)}, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_due"), [case[1:] for case in USUAL], ids=[case[0] for case in USUAL]
+)
+def test_a_report_is_made_where_no_public_row_has_a_label(settings, is_due):
+    assert (fitted(**settings).report_ is not None) == is_due
+
+
+def test_a_report_takes_its_share_of_the_budget_and_the_whole_stays_within_it():
+    with_report, without_report = fitted(), fitted(report=False)
+    *sums, report = [part.event for part in with_report.release_.event.flatten()]
+    assert report.nonnegative
+    costs = [data_independent.mu_squared(event) for event in (*sums, report)]
+    assert costs[-1] / sum(costs) == pytest.approx(SHARE, rel=0.01)
+    assert with_report.epsilon_.epsilon <= 1 >= without_report.epsilon_.epsilon
+    assert with_report.mechanism_.noise_multiplier == pytest.approx(
+        without_report.mechanism_.noise_multiplier / np.sqrt(1 - SHARE), rel=1e-3
+    )
+
+
+def test_a_repeated_fit_recalls_its_report_and_another_goal_does_not(tmp_path):
+    shared = {"ledger": tmp_path / "budget.ledger", "budget": 3.0, "epsilon": 1.0}
+    first = fitted(**shared)
+    again = fitted(**shared)
+    assert again.report_ == first.report_
+    assert again.release_.cost == 0
+    balanced = fitted(**shared, goal="balanced_accuracy")
+    # The sums are remembered, and the report on another student is drawn: it has a cost of its own.
+    assert 0 < balanced.release_.cost < 0.2 * first.release_.cost
+    assert balanced.report_ != first.report_
+
+
+def test_a_fit_that_ends_before_its_report_goes_on_and_pays_once(tmp_path, monkeypatch):
+    path = tmp_path / "budget.ledger"
+    ballots = "tutelage.methods.noisy_moments.sum_of_report"
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ballots, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fitted(ledger=path)
+    monkeypatch.undo()
+    spent = Ledger.open(path).state().spent
+    model = fitted(ledger=path)
+    assert 0 < spent < model.ledger_.spent <= 1
+    assert model.report_ is not None
+    assert fitted(ledger=path).ledger_.spent == model.ledger_.spent
+
+
+ROW = st.tuples(st.integers(0, 1), st.integers(0, 2), st.integers(0, 2))  # group, class, prediction
+PERSON_OF_ROWS = st.lists(ROW, min_size=1, max_size=5)
+
+
+@given(st.lists(PERSON_OF_ROWS, min_size=1, max_size=4), PERSON_OF_ROWS)
+def test_a_replaced_person_moves_the_sum_by_no_more_than_is_proved(people, other):
+    layout = Layout(("a", "b"), ("x", "y", "z"))
+
+    def total(rows_of: list[list[tuple[int, int, int]]]) -> Any:
+        rows = np.array(list(itertools.chain(*rows_of)))
+        whose = np.repeat(np.arange(len(rows_of)), [*map(len, rows_of)])
+        block = PeopleBlock(rows, rows[:, 1], whose, rows[:, 0])
+        return sum_of_report(layout, np.eye(3)[rows[:, 2]], block, PERSON).totals
+
+    moved = total(people) - total([other, *people[1:]])
+    assert (moved**2).sum() <= 2 * layout.norm_squared
+    if len(people) > 1:
+        removed = total(people) - total(people[1:])
+        assert (removed**2).sum() <= layout.norm_squared
+
+
+def test_all_bins_on_one_side_of_the_border_are_of_one_predicted_class():
+    layout = Layout(("",), ("no", "yes"), 10)
+    chances = np.linspace(0, 1, 4001)
+    rows = np.column_stack([1 - chances, chances])
+    labels = np.arange(len(rows)) % 2
+    block = PeopleBlock(rows, labels, np.arange(len(rows)))
+    total = sum_of_report(layout, rows, block, PERSON).totals
+    table, bins = layout.table(total)[0], layout.bins(total)[0]
+    assert table[:, 0].tolist() == pytest.approx(bins[:, :5].sum(axis=1).tolist())
+    assert table.sum() == pytest.approx(len(rows))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"groups": "height"}, "groups"),
+        ({"groups": "age", "X_public": without(world(400, 1), "ill", "person")}, "1 to 20 public"),
+        ({"groups": 3}, "name of a column"),
+        ({"groups": "sex", "report": False}, "report"),
+        ({"report": True, "method": TeacherVotes(n_teachers=10, n_queries=20)}, "report"),
+        ({"report": "yes"}, "report"),
+        ({"holdout": 0.9}, "holdout"),
+        ({"holdout": 0.1, "report": False}, "holdout"),
+    ],
+)
+def test_what_a_report_cannot_be_is_refused_in_one_sentence(settings, said):
+    with pytest.raises(InvalidParameterError, match=said):
+        fitted(**settings)
+
+
+def test_a_column_of_groups_that_private_rows_lack_is_refused():
+    with pytest.raises(InvalidDataError, match="height"):
+        fitted(groups={"height": ["tall", "short"]})
+
+
+def test_values_that_were_not_declared_are_one_group():
+    model = fitted(groups={"sex": ["female"]}, **LITTLE_NOISE)
+    groups = [measures.group for measures in model.report_.groups]
+    assert groups == ["", "sex = female", "sex = other"]
+    assert model.report_.groups[2].people.value == pytest.approx(
+        np.sum(ROWS["sex"] == "male"), abs=5
+    )
+
+
+def test_people_with_several_rows_count_once():
+    model = PATEClassifier(classes=["no", "yes"], method=MOMENTS, **LITTLE_NOISE)
+    model.fit(ROWS, "ill", X_public=PUBLIC, entity_ids="person")
+    everybody = model.report_.groups[0]
+    assert everybody.people.value == pytest.approx(N / 2, abs=25)
+    right = model.predict(without(ROWS, "ill", "person")) == ROWS["ill"]
+    assert as_if_exact(everybody.accuracy, right.mean())
+
+
+def test_rows_in_batches_give_the_report_of_rows_in_memory(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    path = tmp_path / "rows.parquet"
+    pandas.DataFrame(ROWS).to_parquet(path)
+    models = []
+    for rows in (ROWS, read_batches(path, rows_at_once=700)):
+        model = PATEClassifier(
+            classes=["no", "yes"], method=MOMENTS, noise=SimulationNoise(3), random_state=0
+        )
+        models.append(model.fit(rows, "ill", X_public=PUBLIC, entity_ids="person", groups="sex"))
+    assert models[0].report_ == models[1].report_
+    assert len(models[0].report_.groups) == 4
+
+
+def test_a_report_is_public():
+    model = fitted(groups="sex")
+    assert pickle.loads(pickle.dumps(model)).report_ == model.report_  # noqa: S301
+
+
+# How far a student may do better on the people who taught it
+
+
+def test_the_loss_on_others_is_within_the_bound_for_every_mechanism_of_a_small_world():
+    """All students of two people with one bit each, and all randomized responses of a few ε, by enumeration."""
+    for chance, epsilon in itertools.product([0.1, 0.5, 0.8], [0.1, 0.7, 2.0]):
+        kept = exp(epsilon) / (1 + exp(epsilon))
+        taught = others = 0.0
+        for first, second, other in itertools.product([0, 1], repeat=3):
+            bits = [chance if bit else 1 - chance for bit in (first, second, other)]
+            for student in (
+                0,
+                1,
+            ):  # says the randomized bit of the first person, wrong where the bit differs
+                p = np.prod(bits) * (kept if student == first else 1 - kept)
+                taught += p * (student != first)
+                others += p * (student != other)
+        assert others <= most_on_others(taught, [(epsilon, 0.0)]) + 1e-12
+
+
+def test_the_bound_is_that_of_gaussian_differential_privacy():
+    from scipy.stats import norm
+
+    event = Composed((NoisySumGaussian(7500.0, 10**6, 50, PERSON),))
+    mu = np.sqrt(data_independent.mu_squared(event))
+    for loss in (0.01, 0.14, 0.4):
+        exact = norm.cdf(norm.ppf(loss) + mu)
+        assert exact <= most_on_others(loss, pairs_of(event)) <= exact * 1.05
+    limit = GaussianFilter(1.0, 1e-5)
+    assert most_on_others(0.14, pairs_within(limit)) == pytest.approx(
+        norm.cdf(norm.ppf(0.14) + np.sqrt(limit.mu_squared)), rel=0.05
+    )
+    raised = limit.larger_budget(2.0)
+    assert pairs_within(raised) == [(2.0, raised.delta)]
+
+
+def test_a_report_says_how_far_its_optimism_may_go():
+    measured = fitted().report_
+    wrong = 1 - measured.groups[0].accuracy.value
+    assert 0 < measured.optimism < 0.1 + wrong
+    more = fitted(epsilon=4.0).report_
+    assert more.optimism > measured.optimism
+
+
+# People who only test the student
+
+
+@pytest.mark.parametrize("ids", [None, "person"])
+def test_those_who_only_test_have_no_part_in_the_student(ids):
+    unit = {"unit": "row"} if ids is None else {}
+    rows = without(ROWS, "person") if ids is None else ROWS
+
+    def made(table: dict[str, Any]) -> PATEClassifier:
+        model = PATEClassifier(
+            classes=["no", "yes"], method=MOMENTS, epsilon=50.0, noise=SimulationNoise(0), **unit
+        )
+        return model.fit(table, "ill", X_public=PUBLIC, entity_ids=ids, holdout=0.2)
+
+    first = made(rows)
+    apart = first.report_.groups[0].people.value
+    n_people = N if ids is None else N / 2
+    assert apart == pytest.approx(0.2 * n_people, abs=4 * np.sqrt(n_people * 0.16))
+    assert first.n_teachers_ == pytest.approx(n_people - apart, abs=25)
+    # Whoever has other labels changes the report or the student, and never both.
+    n_tested = n_taught = 0
+    for person in range(40):
+        changed = dict(rows)
+        is_this = np.arange(N) == person if ids is None else rows["person"] == person
+        changed["ill"] = np.where(is_this, np.where(rows["ill"] == "yes", "no", "yes"), rows["ill"])
+        other = made(changed)
+        teaches = any(
+            not np.array_equal(one.totals, two.totals)
+            for one, two in zip(first.ballots_[:-1], other.ballots_[:-1], strict=True)
+        )
+        tests = not np.array_equal(first.ballots_[-1].totals, other.ballots_[-1].totals)
+        if teaches:  # another student may see the others in another way
+            n_taught += 1
+            continue
+        assert tests
+        n_tested += 1
+        if n_taught > 3 and n_tested > 1:
+            break
+    assert n_taught > 3
+    assert n_tested > 1
