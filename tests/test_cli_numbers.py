@@ -91,7 +91,7 @@ def test_releases_with_names_have_folders_of_their_own_and_people_a_budget_each(
     exposed = json.loads(
         succeeded(called("ledger", "exposure", "private.csv.ledger", "--json", cwd=folder)).stdout
     )
-    assert [one["queries"] for one in exposed] == [10, 5]
+    assert [one["queries"] for one in exposed] == [12, 6]
     assert "must be a name" in refusal(
         called("run", "config.toml", "--as", "../other", cwd=folder), 2
     )

@@ -87,7 +87,7 @@ def test_a_release_with_a_name_takes_only_methods_in_which_people_cast_ballots()
 )
 def test_a_plan_costs_what_the_fit_costs(place, labeled, unit):
     X, y = clusters(400)
-    target = target_of(unit=PATIENT if unit else ROW, labeled=labeled)
+    target = target_of(unit=PATIENT if unit else ROW, labeled=labeled, tested=not labeled)
     method = target.methods()[place]
     ids = np.arange(300).astype(str) if unit else None
     asked = replace(method, mechanism=None)

@@ -1,8 +1,10 @@
 """The test report: a noisy sum that says how good a student is on the people, and for whom."""
 
+import csv
 import itertools
 import pickle
 from math import exp
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from tutelage.methods import NoisyMoments, TeacherVotes
 from tutelage.methods.report import SHARE, sum_of_report
 from tutelage.people.blocks import PeopleBlock
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage.reporting import read_card
 from tutelage.reporting.measured import Layout
 from tutelage.tables import read_batches
 
@@ -61,7 +64,9 @@ MOMENTS = NoisyMoments(n_landmarks=60)
 
 
 def fitted(rows: dict[str, Any] = ROWS, **more: Any) -> PATEClassifier:
-    of_fit = {name: more.pop(name) for name in ("groups", "report", "y_public") if name in more}
+    of_fit = {
+        name: more.pop(name) for name in ("groups", "report", "holdout", "y_public") if name in more
+    }
     public = more.pop("X_public", PUBLIC)
     settings = {
         "classes": ["no", "yes"],
@@ -276,6 +281,82 @@ def test_rows_in_batches_give_the_report_of_rows_in_memory(tmp_path):
 def test_a_report_is_public():
     model = fitted(groups="sex")
     assert pickle.loads(pickle.dumps(model)).report_ == model.report_  # noqa: S301
+
+
+def test_a_card_prints_the_report_under_utility_and_bias_and_is_read_back(tmp_path):
+    model = fitted(groups="sex", epsilon=8.0)
+    card = model.card()
+    model.save(tmp_path / "out", card)
+    assert read_card(tmp_path / "out" / "card.json") == card
+    page = card.as_markdown()
+    everybody = model.report_.groups[0]
+    value, low, high = everybody.accuracy.value, everybody.accuracy.low, everybody.accuracy.high
+    accuracy = f"{value:.1%} ({low:.1%} to {high:.1%})"
+    first, _, rest = page.partition("### Utility")
+    utility, _, bias = rest.partition("### Bias")
+    assert f"{accuracy} on the people who taught it, by a noisy sum" in first
+    assert f"| Accuracy | {accuracy} |" in utility
+    assert "sex = female" in bias
+    assert "The largest difference in accuracy" in bias
+    assert "measures no groups" not in page
+    apart = fitted(holdout=0.3, epsilon=8.0).card().as_markdown()
+    assert "on people who had no part in it" in apart
+    assert "A student may do better" not in apart
+    assert "A student may do better" in page
+
+
+def test_a_card_of_a_number_prints_its_errors():
+    rng = np.random.default_rng(2)
+    age = rng.integers(20, 80, N)
+    model = PATERegressor(columns=Schema({"age": (20, 80)}), target_range=(0, 10), epsilon=3.0)
+    page = model.fit({"age": age}, age / 10 + rng.normal(size=N)).card().as_markdown()
+    for name in ("Mean absolute error", "Root of the mean squared error", "R²"):
+        assert f"| {name} | " in page
+    assert "by a noisy sum (95 % interval)" in page
+
+
+def test_a_configuration_names_groups_and_the_summary_prints_the_accuracy(called, tmp_path):
+    table = ROWS | {"ill": ROWS["ill"]}
+    write_csv(tmp_path / "private.csv", table)
+    write_csv(tmp_path / "public.csv", PUBLIC)
+    (tmp_path / "run.toml").write_text(
+        """
+[private]
+file = "private.csv"
+entity = "person"
+[public]
+file = "public.csv"
+[target]
+column = "ill"
+classes = ["no", "yes"]
+groups = "sex"
+[privacy]
+epsilon = 4.0
+holdout = 0.2
+[output]
+folder = "out"
+"""
+    )
+    done = called("run", tmp_path / "run.toml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "student accuracy on the people" in done.stdout
+    card = read_card(tmp_path / "out" / "card.json")
+    measured = card.student.judged.on_people
+    assert measured.holdout == 0.2
+    assert [one.group for one in measured.groups[1:]] == [
+        "sex = female",
+        "sex = male",
+        "sex = other",
+    ]
+
+
+def write_csv(path: Path, table: dict[str, Any]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(table)
+        writer.writerows(
+            zip(*(np.asarray(cells).tolist() for cells in table.values()), strict=True)
+        )
 
 
 # How far a student may do better on the people who taught it

@@ -91,6 +91,7 @@ def test_the_number_of_people_is_released_under_noise_where_it_is_private():
         True,
         False,
         False,
+        False,
     ]
     assert 0 < abs(found.n_teachers_ - 1000) < 1000
     assert "1000" not in repr(found.ballots_)

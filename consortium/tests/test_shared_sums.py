@@ -36,7 +36,7 @@ from tutelage.ledger import Ledger
 from tutelage.ledger.turns import is_held
 from tutelage.mechanisms import GNMax, NoisySum
 from tutelage.methods import Additive
-from tutelage_consortium import Aggregator, Batch, ComputingParty, Entity, Home
+from tutelage_consortium import Aggregator, Batch, ComputingParty, Consortium, Entity, Home
 from tutelage_consortium.computing_party import _statement_of
 from tutelage_consortium.entity import ballots_of
 from tutelage_consortium.sharing import (
@@ -48,7 +48,7 @@ from tutelage_consortium.sharing import (
     encode,
     open_sum,
 )
-from tutelage_consortium.sums import SharedSums, _answer, _OpenedSum
+from tutelage_consortium.sums import SharedSums, Sums, _answer, _OpenedSum
 
 ENTITIES, ROWS, PEOPLE, MULTIPLIER = 4, 300, 200, 0.5
 NAMES = [f"hospital-{number}" for number in range(ENTITIES)]
@@ -566,3 +566,36 @@ def test_votes_and_sums_are_not_mixed(members, founded_for_votes, tmp_path):
         members.aggregator().ask(np.zeros((9, 3)), members.mailbox)
     with pytest.raises(FederationError, match="ask for votes"):
         votes.entity(NAMES[0]).cast(votes.ask(5), X, y, votes.mailbox, entity_ids=ids)
+
+
+def test_a_last_sum_says_how_good_the_student_is_on_the_people_of_the_hospitals_that_answered(sums):
+    with_report = Sums(replace(sums.terms, report=True), sums.mechanism)
+    assert len(with_report.events) == len(sums.events) + 1
+    assert with_report.events[:-1] == sums.events
+    answered = [0, 1]
+    asked = first_of(with_report)
+    for _ in with_report.events:
+        assert asked.report is None
+        total = plain(with_report, asked, answered)
+        asked = with_report.round_after(asked, total, [NAMES[number] for number in answered])
+    tables = [people(number) for number in answered]
+    right, n_people = [], 0
+    for X, labels, ids in tables:
+        predicted = np.searchsorted(sorted(sums.terms.classes), asked.classifier.predict(X))
+        order = np.argsort(np.argsort(sums.terms.classes))  # of the terms, in sorted order
+        right += [predicted[ids == person] == order[labels[ids == person]] for person in set(ids)]
+        n_people += len(set(ids))
+    assert asked.report is not None
+    (everybody,) = asked.report.quality().groups
+    assert everybody.people.value == pytest.approx(n_people, rel=0.01)
+    accuracy = np.mean([rows.mean() for rows in right])
+    assert everybody.accuracy.value == pytest.approx(accuracy, abs=0.01)
+
+
+def test_terms_with_a_report_are_stored_and_others_are_as_before(sums, tmp_path):
+    terms = sums.terms
+    assert "report" not in terms.as_dict()
+    tested = replace(terms, report=True)
+    assert tested.fingerprint != terms.fingerprint
+    tested.save(tmp_path / "terms.json")
+    assert Consortium.load(tmp_path / "terms.json").report

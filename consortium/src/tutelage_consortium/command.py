@@ -18,7 +18,7 @@ from sklearn.pipeline import Pipeline
 from typer import Abort, Argument, Exit, Option, colors, confirm
 
 from tutelage._internal.drawing import Bar, Bars
-from tutelage._internal.records import Entries
+from tutelage._internal.records import Entries, plain
 from tutelage.cli.settings import read_settings
 from tutelage.cli.text import (
     AsJson,
@@ -37,6 +37,7 @@ from tutelage.ledger.beginning import Whom
 from tutelage.partition import canonical_ids, ids_in
 from tutelage.privacy import NeighboringRelation
 from tutelage.reporting.lints import is_worth
+from tutelage.reporting.measured import Measured
 from tutelage.reporting.render import number_of
 from tutelage.students.store import write_student
 from tutelage.tables import by_value, read_table, require_type
@@ -320,6 +321,10 @@ def run(
         part.replace(student)
     about: Entries = {"release": release, "hospitals": hospitals, "student": str(student)}
     about |= {} if test is None else _scores(last.classifier, terms, test, label)
+    measured = None
+    if last.report is not None:
+        measured = last.report.quality()
+        about["report"] = plain(measured)
     state = Ledger.open(home / _LEDGER).state()
     if as_json:
         print_json({**about, "ledger": state.as_dict()})
@@ -330,6 +335,12 @@ def run(
     for key, value in about.items():
         if isinstance(value, float):
             say(f"{key.replace('_', ' ')}: {100 * value:.1f} %")
+    if isinstance(measured, Measured):
+        accuracy = measured.groups[0].accuracy
+        within = "hidden by the noise"
+        if accuracy is not None:
+            within = f"{accuracy.value:.1%} ({accuracy.low:.1%} to {accuracy.high:.1%})"
+        say(f"accuracy on the people of these hospitals, by a noisy sum: {within}")
     if not is_worth(about.get("accuracy", 1.0), about.get("most_frequent_class", 0.0)):
         say(
             "The student is hardly better than the most frequent class. Do not use it.",

@@ -86,6 +86,9 @@ class Consortium(ConsortiumTerms):
     size_test : bool
         Whether the computing parties test that no entity's sum is larger than its people's ballots can be. Two parties
         that pool what they have then learn forty random sums of each entity's noised numbers, and nothing without it.
+    report : bool
+        Whether a last sum says how good the student is on the people of all hospitals, for a sum only. It is a part of
+        the budget.
     roster : int
         How often members, their keys or addresses, or `people` were amended. The terms stay the same.
     identifier : str
@@ -107,10 +110,10 @@ class Consortium(ConsortiumTerms):
         if isinstance(self.scheme, SharedSums):  # which checks the terms as it is made
             if self.method is not None:
                 files = hash_of_method(self.sums().method)
-        elif self.schema is not None or self.people or self.method is not None:
+        elif self.schema is not None or self.people or self.method is not None or self.report:
             raise InvalidParameterError(
                 "Consortium.people",
-                "be left out unless $mechanism is a NoisySum, and so must $schema and $method",
+                "be left out unless $mechanism is a NoisySum, and so must $schema, $method and $report",
             )
         if files is not None and self.method_hash not in (None, files):
             raise InvalidParameterError(
@@ -211,7 +214,7 @@ class Consortium(ConsortiumTerms):
             mechanism = kind and kind(**content["mechanism"])
         except (KeyError, TypeError, AttributeError):
             raise damaged from None
-        if {*content, "method", "method_hash"} != set(cls.__dataclass_fields__):
+        if {*content, "method", "method_hash", "report"} != set(cls.__dataclass_fields__):
             raise damaged
         if mechanism is None:
             raise InvalidParameterError("Consortium.mechanism", f"be one of {', '.join(_BY_NAME)}")

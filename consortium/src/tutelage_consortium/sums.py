@@ -30,7 +30,8 @@ from tutelage.ledger import Ledger
 from tutelage.mechanisms import NoisySum
 from tutelage.methods import METHODS, Method, Public
 from tutelage.methods.needs import Offered, unmet
-from tutelage.methods.requests import Answer, Outcome, Request, run_steps
+from tutelage.methods.report import layout_of_classes
+from tutelage.methods.requests import Answer, Outcome, Reported, Request, run_steps
 from tutelage.noise import NoiseSource
 from tutelage.privacy import ONE_ENTITY
 from tutelage.targets import Classes
@@ -84,6 +85,7 @@ class Round:
     opened: _SumsSoFar
     request: Request  # the last one again where all were opened
     classifier: Pipeline = field(repr=False)
+    report: Reported | None = None  # on the student, where its sum was opened
 
     @property
     def number(self) -> int:
@@ -135,6 +137,7 @@ class Sums:
             n_teachers=people,
             seed=0,
             schema=self.schema,
+            report=layout_of_classes(self.terms.classes) if self.terms.report else None,
         )
 
     @property
@@ -183,7 +186,16 @@ class Sums:
             raise _refusal() from None
         classifier = Pipeline([("schema", self.schema), ("classifier", outcome.student)])
         place = min(len(opened.sums), len(asked) - 1)
-        return Round(opened, asked[place], classifier)
+        report = None
+        if outcome.report is not None and len(opened.sums) == len(self.events):
+            # The ballots alone: they do not stand for the people of hospitals that did not answer.
+            scale = _scale_of(opened.sums[-1], opened.people)
+            report = outcome.report._replace(
+                values=np.rint(outcome.report.values / scale).astype(np.int64),
+                sigma=outcome.report.sigma / scale,
+                n_people=None,
+            )
+        return Round(opened, asked[place], classifier, report)
 
     def driven(self, opened: _SumsSoFar) -> tuple[list[Request], Outcome]:
         """Let the method ask by what was opened; sums that were not count as zeros, of which it learns nothing."""
@@ -237,7 +249,9 @@ class SharedSums:
                 "Consortium.unit",
                 "be a person or a row if $mechanism is a NoisySum, because every person casts a ballot",
             )
-        offered = Offered(Classes(values=terms.classes), schema=True, opened=True)
+        offered = Offered(
+            Classes(values=terms.classes), schema=True, report=terms.report, opened=True
+        )
         problems = [*unmet(self.sums.method, offered, "Consortium")]
         if problems:
             raise InvalidParameterError.of(problems)
@@ -352,11 +366,16 @@ def _answer(opened: _OpenedSum, people: Mapping[str, int], event: SummedNoise) -
     known = {*opened.entities} & people.keys()
     if not known or len(opened.entities) != len(known) or len(opened.values) != event.variables:
         raise _refusal()
-    scale = sum(people.values()) / sum(people[name] for name in known)
+    scale = _scale_of(opened, people)
     values = np.rint(np.array(opened.values, dtype=np.float64) * scale)
     if not np.abs(values).max() <= _MOST:
         raise _refusal()
     return Answer(values.astype(np.int64)[np.newaxis], event, 0.0, noise_of(event, known) * scale)
+
+
+def _scale_of(opened: _OpenedSum, people: Mapping[str, int]) -> float:
+    """Return how many times as many people all hospitals have as those whose ballots are in a sum."""
+    return sum(people.values()) / sum(people[name] for name in opened.entities)
 
 
 def _bound_of_projection(people: int, event: SummedNoise) -> int:

@@ -40,6 +40,7 @@ class ConsortiumTerms:
     method: str | None = None
     method_hash: str | None = None
     size_test: bool = True
+    report: bool = False
     roster: int = 0  # how often members, keys, addresses or numbers of people were amended
     identifier: str = field(default_factory=lambda: secrets.token_hex(16))
 
@@ -132,8 +133,8 @@ class ConsortiumTerms:
     def as_dict(self) -> dict[str, Any]:
         """Return the agreement as plain values, with the format of its file."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        for name in ("method", "method_hash"):
-            if values[name] is None:  # a field with its default value is not written
+        for name in ("method", "method_hash", "report"):
+            if not values[name]:  # a field with its default value is not written
                 del values[name]
         mechanism = {"kind": type(self.mechanism).__name__, **settings_of(self.mechanism)}
         return file_entries("consortium", values | {"mechanism": mechanism})

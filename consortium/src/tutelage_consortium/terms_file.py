@@ -75,6 +75,8 @@ class TermsFile(Section, frozen=True):
         Hospitals that may share what they know with the coordinator.
     size_test
         Test that no hospital sends more than its people can cast.
+    report
+        Whether a last sum says how good the student is on the people of all hospitals.
     identifier
         Tells a consortium from others with the same terms; not in the file of an author.
     """
@@ -90,6 +92,7 @@ class TermsFile(Section, frozen=True):
     coordinator: str = "registry"
     colluding: Annotated[int, Meta(ge=0)] = 1
     size_test: bool = True
+    report: bool = False
     identifier: str = ""
 
     @property
@@ -149,6 +152,7 @@ class TermsFile(Section, frozen=True):
             schema=Schema(self.schema),
             method=self.method,
             size_test=self.size_test,
+            report=self.report,
             roster=roster,
             identifier=self.identifier or secrets.token_hex(16),
         )

@@ -1,4 +1,4 @@
-"""What differential privacy promises beside privacy: on others, a student does nearly as well as on its own people.
+"""A promise of differential privacy beside privacy: on others, a student does nearly as well as on its own people.
 
 Let a student be computed from the rows of people who come from one population, by a mechanism that is (ε, δ)
 differentially private when one person is replaced. Let w be the expected share of a person's rows that it gets wrong,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 from msgspec import Meta, field
 from typer import Exit, colors
@@ -15,6 +15,9 @@ from tutelage.privacy import NeighboringRelation
 from tutelage.reporting import PrivacyCard
 from tutelage.reporting.lints import NOT_CHECKED, UNCOUNTED
 from tutelage.reporting.record import STATEMENTS, Share
+
+if TYPE_CHECKING:
+    from tutelage.reporting.intervals import Interval
 
 _BROKEN = 3  # exit code
 _ACCURACY = "accuracy"
@@ -124,4 +127,13 @@ def _share_of_goal(card: PrivacyCard, goal: str) -> float | None:
         shares += [one.r_squared for one in judged.errors]
     if goal == _ACCURACY and judged.accuracy_interval is not None:
         shares.append(judged.accuracy_interval[0])
+    measured: dict[str, Interval | None] = {}
+    if judged.on_people is not None:
+        people = judged.on_people.groups[0]
+        measured = {_ACCURACY: people.accuracy, "balanced accuracy": people.balanced_accuracy}
+    elif judged.errors_on_people is not None:
+        measured = {_R_SQUARED: judged.errors_on_people.groups[0].r_squared}
+    found = measured.get(goal)
+    if found is not None:
+        shares.append(found.low)
     return min(shares, default=None)

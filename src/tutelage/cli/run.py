@@ -308,7 +308,7 @@ def _add_accuracy(row: Row, settings: RunConfig, model: Model, card: PrivacyCard
     if _score(judged) is not None or on_people is None:
         row(heading, _score(judged) or "not measured")
     if on_people is not None:
-        row(f"{heading} on the people, by a noisy sum", on_people)
+        row(f"{heading} on the people", f"{on_people}, by a noisy sum")
     for name in model.earlier_[-1:]:
         with suppress(TutelageError, OSError):  # its folder may be elsewhere
             earlier = read_card(settings.folder.parent / name / _CARD)

@@ -265,7 +265,8 @@ class Estimator(Inputs):
         """Return the ballots of a test report: usual if the noise follows from ε and no public row has a label."""
         wanted = run.once.report
         if wanted is None:
-            is_usual = run.method.mechanism is None and rows.public_labels is None
+            has_labels = rows.y_public is not None or rows.public_labels is not None
+            is_usual = run.method.mechanism is None and not has_labels
             wanted = is_usual or run.groups is not None or bool(run.once.holdout)
         if not wanted:
             return None

@@ -51,6 +51,7 @@ class _Findings(Hidden):
     digest: RunningDigest | None = None
     totals: IntArray | None = None
     norm_squared: int = 0
+    nonnegative: bool = True  # whether no number of a ballot is below 0
 
     @property
     def seal(self) -> tuple[int, int, frozenset[int], int]:
@@ -128,7 +129,7 @@ class PeopleInPartitions(Private):
         findings = _over_partitions(frame, self.reader, _cast, sum_of)
         if findings.totals is None or findings.seal != self.findings.seal:
             raise rows_changed_error()
-        return BallotSum(findings.totals, findings.norm_squared, self.unit)
+        return BallotSum(findings.totals, findings.norm_squared, self.unit, findings.nonnegative)
 
 
 def _over_partitions(
@@ -247,7 +248,12 @@ def _cast(reader: BatchReader, sum_of: SumOfBlocks) -> _Findings:
             yield batch.block
 
     ballots = sum_of(whole_people(parts()), Vectors(most=0))
-    return _Findings(n_people=n_people, totals=ballots.totals, norm_squared=ballots.norm_squared)
+    return _Findings(
+        n_people=n_people,
+        totals=ballots.totals,
+        norm_squared=ballots.norm_squared,
+        nonnegative=ballots.nonnegative,
+    )
 
 
 def _look(rows: _Pandas, at: Callable[[Table], Sight]) -> Sight | None:
@@ -283,6 +289,7 @@ def _merge(parts: Sequence[_Findings]) -> _Findings:
         digest=digest,
         totals=totals,
         norm_squared=max(part.norm_squared for part in parts),
+        nonnegative=all(part.nonnegative for part in parts),
     )
 
 
