@@ -31,6 +31,7 @@ from tutelage.reporting.measured import (
     measured,
     measured_errors,
 )
+from tutelage.reporting.render import as_count, as_number, as_points, as_share
 
 # An interval that covers in 95 % of cases fails a check of 2,500 draws with probability 4e-6, one that covers in 90 %
 # passes it with probability 3e-7; the fast check of 800 draws requires 92 %: 2e-4 and 0.03.
@@ -503,3 +504,11 @@ def test_no_numbers_of_a_regressor_are_refused(data, sigma, people):
     assert msgspec.json.decode(msgspec.json.encode(result), type=MeasuredErrors) == result
     for entry in parts_of(result.groups):
         assert entry.low <= entry.value <= entry.high
+
+
+def test_a_card_writes_differences_in_points_and_an_exact_number_alone():
+    assert as_share(Interval(0.1, 0.05, 0.2)) == "10.0% (5.0% to 20.0%)"
+    assert as_points(Interval(0.1, 0.05, 0.2)) == "10.0 points (5.0 to 20.0)"
+    assert as_number(None) == as_share(None) == "hidden by the noise"
+    assert as_count(Interval(1200.0, 1200.0, 1200.0)) == "1,200"
+    assert as_count(Interval(1200.0, 1100.0, 1300.0)) == "1,200 (1,100 to 1,300)"

@@ -510,6 +510,7 @@ def test_a_card_states_the_epsilon_of_each_tier_and_keeps_it(tmp_path):
             in text
         )
         assert "tier usual asked" not in text
+        assert "the ε of everybody: ballots of the tier are not shortened" in text
     history = Ledger.open(tmp_path / "people.ledger").history()
     for later in (False, True):
         kept = up_to_date(card, history, later=later)
@@ -536,10 +537,12 @@ def test_a_configuration_names_the_tier_and_its_epsilon(tmp_path, called):
     path.write_text(f"{without}\n[privacy.tiers]\ncareful = 0.2\nusual = 3\n")
     done = succeeded(called("run", "config.toml", cwd=tmp_path))
     assert "ε of people of the tier careful" in done.stdout
+    assert "weighted by tier" in done.stdout
     card = read_card(tmp_path / "out" / "card.json")
     assert [tier.name for tier in card.budget.tiers] == ["careful", "usual"]
     assert 0.1 < card.budget.tiers[0].epsilon.epsilon <= 0.2
     assert "consent" not in card.release.features
+    assert "people count by the length of the ballots of their tier" in card.as_markdown()
     path.write_text(without)
     assert "[privacy.tiers]" in refusal(called("run", "config.toml", cwd=tmp_path), 2)
 
@@ -562,7 +565,8 @@ def test_a_release_that_was_interrupted_is_taken_over_with_its_tiers(tmp_path, m
     model = ledger_of(tmp_path).fit(rows, labels, **given)
     assert model.ledger_.unsettled == 0
     whole = Ledger.open(tmp_path / "people.ledger").history()
-    assert len(whole.charges) == 4
+    # The number of people, three sums of the student and the test report: the interrupted one is taken over.
+    assert len(whole.charges) == 5
     assert data_independent.epsilon(event_of_tier(whole.event, "careful"), 1e-5).epsilon < 0.13
 
 

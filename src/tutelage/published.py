@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tutelage._internal.gate import read_input
 from tutelage._internal.records import sha256_of
-from tutelage._internal.releases import today
+from tutelage._internal.releases import STUDENT_FILE, today
 from tutelage.accounting import data_independent
 from tutelage.accounting.filter import Filter
 from tutelage.accounting.tiers import guarantee_of_tier
@@ -286,7 +286,7 @@ def write_results(folder: Path, model: Any, card: PrivacyCard, student: Any) -> 
         )
     card.write(folder)
     evidence = evidence_of(card, sha256_of(read_input(folder / "card.json")))
-    write_student(student, folder / "student.skops", evidence)
+    write_student(student, folder / STUDENT_FILE, evidence)
     with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["public_row", "label"])

@@ -40,7 +40,8 @@ SIGNATURE = "manifest.signature.json"
 SIGNATURE_KIND = "release signature"
 HEAD_KIND = "ledger head"
 CARD = ("card.json", "card.md", "card.html")
-RESULTS = (*CARD, "labels.csv", "student.skops")
+STUDENT_FILE = "student.skops"
+RESULTS = (*CARD, "labels.csv", STUDENT_FILE)
 # By a ledger, of a manifest's hash, given the head.
 _Recording = Callable[[Callable[[str], str]], object]
 

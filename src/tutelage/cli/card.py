@@ -16,6 +16,7 @@ from tutelage._internal.releases import (
     CARD,
     MANIFEST,
     SIGNATURE,
+    STUDENT_FILE,
     Manifest,
     claimed_folder,
     publish_folder,
@@ -34,7 +35,6 @@ from tutelage.cli.text import (
     say,
 )
 from tutelage.cli.verify import (
-    STUDENT_FILE,
     check_release,
     history_of,
     require_evidence,

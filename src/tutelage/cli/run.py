@@ -34,6 +34,7 @@ from tutelage.publishing import Proposal
 from tutelage.release import FEW_VOTES_LEFT, PreparedRelease
 from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.record import Judged
+from tutelage.reporting.render import as_number, as_share
 from tutelage.tables import Table, is_missing
 
 _CHECKPOINTS = "checkpoints"
@@ -333,16 +334,11 @@ def _score(judged: Judged) -> str | None:
 
 def _on_people(judged: Judged) -> str | None:
     """Return how good a student is on the people by the test report, or None where there is none."""
+    if judged.on_people is not None:
+        return as_share(judged.on_people.groups[0].accuracy)
     if judged.errors_on_people is not None:
-        found = judged.errors_on_people.groups[0].r_squared
-    elif judged.on_people is not None:
-        found = judged.on_people.groups[0].accuracy
-    else:
-        return None
-    if found is None:
-        return "hidden by the noise"
-    form = "{:.2f} ({:.2f} to {:.2f})" if judged.on_people is None else "{:.1%} ({:.1%} to {:.1%})"
-    return form.format(found.value, found.low, found.high)
+        return as_number(judged.errors_on_people.groups[0].r_squared)
+    return None
 
 
 def _print_notes(settings: RunConfig, model: Model, card: PrivacyCard) -> None:
@@ -449,6 +445,8 @@ def _number_of_voters(model: Model, number: int | None) -> str:
     if number is None:
         return "not stated"
     is_noisy = model.facts_.teachers is None and model.n_private_rows_ is None
+    if model.tiers_:
+        return f"about {number:,} (noisy, weighted by tier)"
     return f"about {number:,} (noisy)" if is_noisy else f"{number:,}"
 
 

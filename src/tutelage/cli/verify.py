@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tutelage._internal.gate import read_text
 from tutelage._internal.outputs import form
-from tutelage._internal.releases import Manifest
+from tutelage._internal.releases import STUDENT_FILE, Manifest
 from tutelage.cli.ledger import open_to_read
 from tutelage.cli.text import refuse_others, say, write_new
 from tutelage.exceptions import ConfigError, InvalidDataError
@@ -20,7 +20,6 @@ from tutelage.reporting.registry import FIRST_KEY, entry_of
 from tutelage.reporting.signature import check_signature
 from tutelage.students.store import evidence_in
 
-STUDENT_FILE = "student.skops"
 _ENTRY = form("an entry for the registry", lambda path: path.read_text().startswith(FIRST_KEY))
 _ENTRY_NAME = re.compile(r"[a-z0-9_]+\.yaml")
 

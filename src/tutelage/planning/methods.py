@@ -13,7 +13,7 @@ from tutelage.methods.base import with_student
 from tutelage.methods.report import layout_of_classes, sigma_of_report
 from tutelage.methods.teacher_votes import TeacherVotes
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PublicEpsilon
-from tutelage.reporting.measured import Layout, expected_reach
+from tutelage.reporting.measured import Layout, expected_half_width
 from tutelage.teachers import ensemble_of
 
 
@@ -49,14 +49,14 @@ class Target:
         """The ballots of the test report, if there is one."""
         return layout_of_classes(tuple(map(str, range(self.classes)))) if self.tested else None
 
-    def reach_of_report(self, method: Method, accuracy: float, share: float) -> float | None:
-        """Return how close the report comes to the accuracy on such a share of the people; None if it is hidden."""
+    def half_width_of_report(self, method: Method, accuracy: float, share: float) -> float | None:
+        """Return half the width of the report's interval for such a share of the people; None if it is hidden."""
         layout = self.report
         if layout is None or not method.needs.report or method.student is not None:
             return None
         sigma = sigma_of_report(method.noise or 0.0, layout)
         is_exact = share == 1 and self.unit.neighboring is NeighboringRelation.CHANGE_ONE_ROW
-        return expected_reach(accuracy, sigma, layout, share * self.people, exact=is_exact)
+        return expected_half_width(accuracy, sigma, layout, share * self.people, exact=is_exact)
 
     def limit(self, method: Method) -> Filter:
         """Return the budget of the whole release."""

@@ -272,7 +272,8 @@ class Plan:
     def _of_report(self, best: Option) -> list[str]:
         """Return what the test report will know."""
         of_all, of_tenth = (
-            self.target.reach_of_report(best.method, best.expected, share) for share in (1, 0.1)
+            self.target.half_width_of_report(best.method, best.expected, share)
+            for share in (1, 0.1)
         )
         if of_all is None:
             return []

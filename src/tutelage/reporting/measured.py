@@ -260,7 +260,7 @@ class GroupMeasures(Part, frozen=True, kw_only=True):
 
 @final
 class Gap(Part, frozen=True):
-    """The largest difference between any two groups.
+    """The largest difference between any two of the groups whose measure is not hidden by the noise.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ class Gap(Part, frozen=True):
     highest, lowest : str
         The groups with the highest and the lowest estimate.
     distance : Interval
-        The largest difference. Its interval covers all pairs of groups at once.
+        The largest difference. Its interval covers all pairs of these groups at once.
     """
 
     measure: str
@@ -366,7 +366,7 @@ class MeasuredErrors(Part, frozen=True, kw_only=True):
         return structs.replace(self, optimism=self.largest_error * (most_on_others(share) - share))
 
 
-def expected_reach(
+def expected_half_width(
     accuracy: float, sigma: float, layout: Layout, n_people: float, *, exact: bool
 ) -> float | None:
     """Return half the width of the interval to expect for the accuracy of so many people; None if it is hidden.
@@ -558,31 +558,18 @@ def _errors(
     return ErrorMeasures(
         group=name,
         people=_people(ones, noise, n_people),
-        mean_absolute=_in_units(absolute, layout.largest_error),
-        root_mean_square=_in_units(_root(square), layout.largest_error),
+        mean_absolute=_apply(lambda share: layout.largest_error * share, absolute),
+        root_mean_square=_apply(lambda share: layout.largest_error * math.sqrt(share), square),
         covered=of_sum(covered, 1.0, 0.0, 1.0),
         r_squared=_explained(square, variance, layout),
     )
 
 
-def _root(square: Interval | None) -> Interval | None:
-    if square is None:
-        return None
-    return Interval(
-        math.sqrt(square.value),
-        math.sqrt(square.low),
-        math.sqrt(square.high),
-    )
-
-
-def _in_units(share: Interval | None, unit: float) -> Interval | None:
+def _apply(increasing: Callable[[float], float], share: Interval | None) -> Interval | None:
+    """Return the interval of an increasing function of a share."""
     if share is None:
         return None
-    return Interval(
-        share.value * unit,
-        share.low * unit,
-        share.high * unit,
-    )
+    return Interval(increasing(share.value), increasing(share.low), increasing(share.high))
 
 
 def _explained(

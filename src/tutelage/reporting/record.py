@@ -405,7 +405,7 @@ class Judged(Part, frozen=True, kw_only=True):
     errors : tuple of Errors
         How wrong a student that predicts numbers is.
     survived : Survived, optional
-        How many predictions are certain although people lie, if the student has a certificate.
+        Share of predictions that 10, and 50, lying people cannot change, if the student has a certificate.
     on_people, errors_on_people : Measured or MeasuredErrors, optional
         The test report: its quality on the people themselves, by a noisy sum.
     """

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Form = Literal["html", "markdown"]
 # An underscore inside a word is text.
 _SIGNS = re.compile(r"[\\`*\[\]{}<>|~&$]|(?<![^\W_])_|_(?![^\W_])")
+_HIDDEN = "hidden by the noise"
 _AT_START = re.compile(r"^ ?(?=[-+=#])|^ ?\d{1,9}(?=[.)](?:\s|$))")  # headings, lists and rules
 
 
@@ -39,6 +40,33 @@ def plain(text: str) -> str:
 def number_of(number: int, one: str, more: str) -> str:
     """Return a number of things."""
     return f"{number:,} {one if number == 1 else more}"
+
+
+def as_count(people: Interval) -> str:
+    """Return a number of people, with its interval unless it is exact."""
+    if people.low == people.high:
+        return f"{people.value:,.0f}"
+    return f"{people.value:,.0f} ({people.low:,.0f} to {people.high:,.0f})"
+
+
+def as_share(measure: Interval | None) -> str:
+    """Return a share in percent, with its interval."""
+    if measure is None:
+        return _HIDDEN
+    return f"{measure.value:.1%} ({measure.low:.1%} to {measure.high:.1%})"
+
+
+def as_points(difference: Interval) -> str:
+    """Return a difference of two shares in percentage points, with its interval."""
+    value, low, high = (100 * end for end in (difference.value, difference.low, difference.high))
+    return f"{value:.1f} points ({low:.1f} to {high:.1f})"
+
+
+def as_number(measure: Interval | None) -> str:
+    """Return a measure that is no share, with its interval."""
+    if measure is None:
+        return _HIDDEN
+    return f"{measure.value:.3g} ({measure.low:.3g} to {measure.high:.3g})"
 
 
 @cache
@@ -63,21 +91,6 @@ def _environment(form: Form) -> "Environment":
     def line_of(block: str) -> Markup:
         return Markup(" ".join(block.split()))  # noqa: S704  a block is escaped already
 
-    def about(number: Interval) -> str:
-        if number.low == number.high:
-            return f"{number.value:,.0f}"
-        return f"{number.value:,.0f} ({number.low:,.0f} to {number.high:,.0f})"
-
-    def within(interval: Interval | None) -> str:
-        if interval is None:
-            return "hidden by the noise"
-        return f"{interval.value:.1%} ({interval.low:.1%} to {interval.high:.1%})"
-
-    def between(interval: Interval | None) -> str:
-        if interval is None:
-            return "hidden by the noise"
-        return f"{interval.value:.3g} ({interval.low:.3g} to {interval.high:.3g})"
-
     environment: Any = Environment(  # whose stubs allow its own globals and filters only
         loader=PackageLoader("tutelage.reporting"), autoescape=True, finalize=text_of, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
@@ -97,8 +110,9 @@ def _environment(form: Form) -> "Environment":
         "one_in": meaning.one_in,
         "points": meaning.points,
         "up": round_up,
-        "about": about,
-        "between": between,
-        "within": within,
+        "as_count": as_count,
+        "as_number": as_number,
+        "as_points": as_points,
+        "as_share": as_share,
     }
     return environment

@@ -61,29 +61,29 @@ class Certificate(NamedTuple):
         least_chance : float
             The least chance of a class, before it is multiplied by its weight.
         """
-        # priors, factors: (priors, directions); reached_at: (priors,)
+        # priors, factors: (priors, directions); distances: (priors,)
         priors = np.stack([*priors_of(self.spread)])
-        reached_at = self.distances_to(priors)
+        distances = self.distances_to(priors)
         factors = self.spread * priors / (self.spread**2 * priors + self.around)
         at_once = max(1, _AT_ONCE // (len(priors) * len(weights)))
         limits = np.zeros(len(vectors))
         for start in range(0, len(vectors), at_once):
             some = slice(start, start + at_once)
             rows = np.asarray(vectors[some], np.float64)
-            limits_by = _Limits(
+            some_rows = _PredictedRows(
                 rows @ self.axes,
                 np.linalg.norm(rows, axis=1),
                 predicted[some],
                 weights,
                 least_chance,
             )
-            is_chosen = reached_at == 0
-            limit = limits_by.under(factors[is_chosen], self.seen).min(axis=1)
+            is_chosen = distances == 0
+            limit = some_rows.limits(factors[is_chosen], self.seen).min(axis=1)
             # Other priors matter only if the sum can be moved to them before the prediction changes.
-            is_near = (reached_at > 0) & (reached_at < limit.max(initial=0))
+            is_near = (distances > 0) & (distances < limit.max(initial=0))
             if is_near.any():
-                others = limits_by.under(factors[is_near], self.seen)
-                by_others = np.maximum(others, reached_at[is_near]).min(axis=1)
+                others = some_rows.limits(factors[is_near], self.seen)
+                by_others = np.maximum(others, distances[is_near]).min(axis=1)
                 limit = np.minimum(limit, by_others)
             limits[some] = limit
         limits = np.clip(limits, 0, np.linalg.norm(self.seen))
@@ -121,8 +121,8 @@ class Certificate(NamedTuple):
         return distances
 
 
-class _Limits(NamedTuple):
-    """How far `seen` may be moved before the predictions of some rows change, if the prior is known."""
+class _PredictedRows(NamedTuple):
+    """Some rows and their predictions; public."""
 
     along: FloatArray  # (rows, directions)
     lengths: FloatArray  # (rows,) of the features
@@ -130,8 +130,11 @@ class _Limits(NamedTuple):
     weights: FloatArray  # (classes,)
     least_chance: float
 
-    def under(self, factors: FloatArray, seen: FloatArray) -> FloatArray:
-        """Return these distances for each prior, shape (rows, priors); at most 0 if it predicts another class."""
+    def limits(self, factors: FloatArray, seen: FloatArray) -> FloatArray:
+        """Return how far `seen` may be moved before each prediction changes under each prior, shape (rows, priors).
+
+        It is at most 0 if the prior predicts another class.
+        """
         # shrunk: (priors, directions, classes); weighted, leads, reach: (rows, priors, classes)
         # own: (rows, priors); own_weight: (rows,); squares: (rows, classes)
         n_classes = len(self.weights)

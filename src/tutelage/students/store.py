@@ -16,7 +16,7 @@ import numpy as np
 from tutelage._internal.gate import DOCUMENT, MODEL, read_input, user_path
 from tutelage._internal.outputs import form
 from tutelage._internal.records import Entries
-from tutelage._internal.releases import Manifest
+from tutelage._internal.releases import STUDENT_FILE, Manifest
 from tutelage.exceptions import InvalidDataError
 from tutelage.reporting.evidence import MANIFEST_HASH
 
@@ -165,7 +165,7 @@ def _stored_student(path: Path) -> tuple[bytes, Manifest | None]:
     """Return the bytes of a student, and the manifest of the results folder that it was read from."""
     if path.is_dir():
         manifest = Manifest.read_whole(path)
-        return manifest.content(path, "student.skops"), manifest
+        return manifest.content(path, STUDENT_FILE), manifest
     try:
         return read_input(path, MODEL), None
     except OSError as error:
