@@ -92,7 +92,7 @@ def one_run(name: str, rows: Frame, y: IntArray, run: int, paired: bool) -> dict
         "precision": everybody.by_class[1].precision,
         "auc": everybody.auc,
     }
-    numbers: dict[str, Any] = {"table": name, "run": run}
+    numbers: dict[str, Any] = {"table": name, "run": run, "others": len(others)}
     for measure, interval in told.items():
         numbers[measure] = truth[measure]
         if interval is not None:
@@ -107,6 +107,17 @@ def one_run(name: str, rows: Frame, y: IntArray, run: int, paired: bool) -> dict
     return numbers
 
 
+def _right_of(known: Frame) -> int:
+    """Return how many intervals of the accuracy hold the truth, of which the truth's own error is counted, too."""
+    found = 0
+    for run in known.to_dict("records"):
+        off_by = run["accuracy"] - run["accuracy value"]
+        end = run["accuracy high" if off_by > 0 else "accuracy low"]
+        of_truth = 1.96**2 * run["accuracy"] * (1 - run["accuracy"]) / run["others"]
+        found += off_by**2 <= (end - run["accuracy value"]) ** 2 + of_truth
+    return found
+
+
 def page_of(stored: Frame) -> str:
     """Return the results as a page."""
     lines = [
@@ -114,12 +125,14 @@ def page_of(stored: Frame) -> str:
         "",
         f"{PEOPLE:,} people, {PUBLIC:,} public rows without labels, ε = 1, δ = 10⁻⁵ for one replaced row "
         "(`python benchmarks/report.py`). Right: in how many runs the 95 % interval holds the truth, measured on all "
-        "other people of the table. Half-width: mean, in points. Optimism: how much better the student is on the "
-        "people who taught it. Loss: what the student loses because of the report, in points, with a 95 % interval. "
+        "other people of the table; in brackets, if the error of a truth from so few people is counted, too. "
+        "Half-width and off: of the interval, and how far its middle lies from the truth on average, in points. "
+        "Optimism: how much better the student is on the people who taught it. Loss: what the student loses because of "
+        "the report, in points, with a 95 % interval. "
         "Voters and Opinions chose no setting.",
         "",
-        "| table | measure | runs | right | half-width | optimism | loss |",
-        "|---|---|---|---|---|---|---|",
+        "| table | measure | runs | right | half-width | off | optimism | loss |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, rows in stored.groupby("table", sort=False):
         for measure in MEASURES:
@@ -127,7 +140,9 @@ def page_of(stored: Frame) -> str:
             low, high, truth = (
                 known[column] for column in (f"{measure} low", f"{measure} high", measure)
             )
-            right = int(((low <= truth) & (truth <= high)).sum())
+            right = str(int(((low <= truth) & (truth <= high)).sum()))
+            if measure == "accuracy":
+                right += f" ({_right_of(known)})"
             more = ["", ""]
             if measure == "accuracy":
                 optimism = 100 * (known["on the people"] - truth).mean()
@@ -135,7 +150,8 @@ def page_of(stored: Frame) -> str:
                 reach = 1.96 * loss.std() / np.sqrt(len(loss))
                 more = [f"{optimism:.2f}", f"{loss.mean():.2f} ± {reach:.2f}"]
             width = 50 * (high - low).mean()
-            cells = [name, measure.replace("_", " "), len(known), right, f"{width:.2f}", *more]
+            off = f"{100 * (known[f'{measure} value'] - truth).mean():.2f}"
+            cells = [name, measure.replace("_", " "), len(known), right, f"{width:.2f}", off, *more]
             lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join([*lines, ""])
 

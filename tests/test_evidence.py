@@ -199,8 +199,16 @@ def test_a_signature_covers_the_evidence(called, out):
     assert "changed after officer signed it" in refusal(called("card", out, "--verify", public), 1)
 
 
-def test_a_student_of_an_earlier_version_opens_and_is_said_to_state_nothing(called, out, released):
+def test_a_student_without_evidence_beside_a_card_of_this_version_is_refused(called, out):
     without_evidence(out)
+    assert "states no ε, although this version" in refusal(called("card", out, "--check"), 1)
+
+
+def test_a_student_of_an_earlier_version_opens_and_is_said_to_state_nothing(
+    called, out, released, monkeypatch
+):
+    without_evidence(out)
+    monkeypatch.setattr("tutelage.cli.verify.version", lambda _: "9.0")
     assert np.array_equal(load_student(out).predict(TEST), released[1].predict(TEST))
     done = called("card", out, "--check")
     assert done.returncode == 0

@@ -204,7 +204,7 @@ print(model.ledger_.spent, model.epsilon_.epsilon, *model.release_.labels)
     ]
     assert len(set(said)) == 1
     kinds = [entry["kind"] for entry in Ledger.open(tmp_path / "a.ledger").export()]
-    assert (kinds.count("reserved"), kinds.count("kept")) == (2, 1)
+    assert (kinds.count("reserved"), kinds.count("kept")) == (3, 1)
 
 
 @pytest.mark.parametrize(

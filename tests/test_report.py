@@ -27,6 +27,7 @@ from tutelage.people.blocks import PeopleBlock
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.reporting import read_card
 from tutelage.reporting.measured import Layout
+from tutelage.students import Moments, NoisySumClassifier
 from tutelage.tables import read_batches
 
 pytestmark = [
@@ -233,6 +234,7 @@ def test_all_bins_on_one_side_of_the_border_are_of_one_predicted_class():
         ({"report": True, "method": TeacherVotes(n_teachers=10, n_queries=20)}, "report"),
         ({"report": "yes"}, "report"),
         ({"holdout": 0.9}, "holdout"),
+        ({"holdout": 0.1}, "come with .entity_ids"),
         ({"holdout": 0.1, "report": False}, "holdout"),
     ],
 )
@@ -244,6 +246,31 @@ def test_what_a_report_cannot_be_is_refused_in_one_sentence(settings, said):
 def test_a_column_of_groups_that_private_rows_lack_is_refused():
     with pytest.raises(InvalidDataError, match="height"):
         fitted(groups={"height": ["tall", "short"]})
+
+
+@pytest.mark.parametrize("values", [["1", "2"], ["01", "02"], [1, 2]])
+def test_the_cell_of_one_person_decides_no_group_of_another(values):
+    """Where a reader makes text of numbers because of one cell, and the other way round."""
+    pandas = pytest.importorskip("pandas")
+    site = np.where(np.arange(N) % 3 == 0, "01", "02")
+    groups = {"site": values}
+    texts = without(ROWS, "person") | {"site": site.astype(object)}
+    numbers = texts | {"site": site.astype(np.int64)}
+    with_x = texts | {"site": np.append(site[:-1], "x").astype(object)}
+    sums, refusals = [], list[str]()
+    for table in (texts, numbers, with_x):
+        try:
+            model = PATEClassifier(
+                classes=["no", "yes"], method=MOMENTS, noise=SimulationNoise(0), unit="row"
+            ).fit(pandas.DataFrame(table), "ill", X_public=PUBLIC, groups=groups)
+        except InvalidDataError as error:
+            refusals.append(str(error))
+            continue
+        sums.append(model.ballots_[-1].totals)
+    assert all("One cell may have chosen" in said for said in refusals)
+    longest = Layout(("",), ("no", "yes"), 10).norm_squared
+    for one, other in itertools.combinations(sums, 2):
+        assert ((one - other) ** 2).sum() <= 2 * longest
 
 
 def test_values_that_were_not_declared_are_one_group():
@@ -299,7 +326,9 @@ def test_a_card_prints_the_report_under_utility_and_bias_and_is_read_back(tmp_pa
     assert "sex = female" in bias
     assert "The largest difference in accuracy" in bias
     assert "measures no groups" not in page
-    apart = fitted(holdout=0.3, epsilon=8.0).card().as_markdown()
+    model = PATEClassifier(8.0, ["no", "yes"], method=MOMENTS)
+    model.fit(ROWS, "ill", X_public=PUBLIC, entity_ids="person", holdout=0.3)
+    apart = model.card().as_markdown()
     assert "on people who had no part in it" in apart
     assert "A student may do better" not in apart
     assert "A student may do better" in page
@@ -406,27 +435,24 @@ def test_a_report_says_how_far_its_optimism_may_go():
 # People who only test the student
 
 
-@pytest.mark.parametrize("ids", [None, "person"])
-def test_those_who_only_test_have_no_part_in_the_student(ids):
-    unit = {"unit": "row"} if ids is None else {}
-    rows = without(ROWS, "person") if ids is None else ROWS
-
+def test_those_who_only_test_have_no_part_in_the_student():
     def made(table: dict[str, Any]) -> PATEClassifier:
         model = PATEClassifier(
-            classes=["no", "yes"], method=MOMENTS, epsilon=50.0, noise=SimulationNoise(0), **unit
+            classes=["no", "yes"], method=MOMENTS, epsilon=50.0, noise=SimulationNoise(0)
         )
-        return model.fit(table, "ill", X_public=PUBLIC, entity_ids=ids, holdout=0.2)
+        return model.fit(table, "ill", X_public=PUBLIC, entity_ids="person", holdout=0.2)
 
+    rows = ROWS
     first = made(rows)
     apart = first.report_.groups[0].people.value
-    n_people = N if ids is None else N / 2
+    n_people = N / 2
     assert apart == pytest.approx(0.2 * n_people, abs=4 * np.sqrt(n_people * 0.16))
     assert first.n_teachers_ == pytest.approx(n_people - apart, abs=25)
     # Whoever has other labels changes the report or the student, and never both.
     n_tested = n_taught = 0
     for person in range(40):
         changed = dict(rows)
-        is_this = np.arange(N) == person if ids is None else rows["person"] == person
+        is_this = rows["person"] == person
         changed["ill"] = np.where(is_this, np.where(rows["ill"] == "yes", "no", "yes"), rows["ill"])
         other = made(changed)
         teaches = any(
@@ -443,3 +469,96 @@ def test_those_who_only_test_have_no_part_in_the_student(ids):
             break
     assert n_taught > 3
     assert n_tested > 1
+
+
+# Without a person's own ballots
+
+
+def moments_of(X: Any, y: Any, students: list[NoisySumClassifier], radius: float) -> list[Moments]:
+    """Return the mean of the shortened ballots of all rows in each round, one per student that was wrong."""
+    means = []
+    for student in students:
+        wrong = student.residuals(X, y)
+        lengths = np.linalg.norm(X, axis=1) * np.linalg.norm(wrong, axis=1)
+        shorter = np.minimum(1, radius / np.maximum(lengths, 1e-12))
+        means.append(Moments((wrong * shorter[:, None]).T @ X / len(X), 0.01, radius))
+    return means
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_own_ballots_move_scores_as_far_as_a_fit_without_them_says(rounds, n_classes, monkeypatch):
+    """The prior and the step of a round are as they are: the student is linear in its moments then."""
+    where = "tutelage.students.noisy_sums."
+    monkeypatch.setattr(f"{where}_likeliest_prior", lambda _, spread, __: 3.0 + 0 * spread)
+    monkeypatch.setattr(f"{where}_part_of_step", lambda *_: 0.7)
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(400, 6))
+    X /= 1.2 * np.linalg.norm(X, axis=1).max()
+    y = np.clip((X[:, 0] * 6 + rng.normal(size=400)).round() + 1, 0, n_classes - 1).astype(int)
+    public = X[:200] + 0.01 * rng.normal(size=(200, 6))
+    classes = np.arange(n_classes)
+
+    def fit(moments: list[Moments], starts: Any = ()) -> NoisySumClassifier:
+        return NoisySumClassifier().fit_moments(
+            public, moments, n_rows=len(X), classes=classes, starts=starts
+        )
+
+    students = [fit([])]
+    while len(students) < rounds:
+        students.append(fit(moments_of(X, y, students, 0.3)))
+    starts = [student.coef_ for student in students]
+    whole = moments_of(X, y, students, 0.3)
+    student = fit(whole, starts)
+    own = student.own_effect_.on_scores(X, y)
+    scores = student.expected(X)
+    for person in range(0, 400, 25):
+        one = slice(person, person + 1)
+        without = [
+            moments._replace(values=moments.values - mine.values / len(X))
+            for moments, mine in zip(whole, moments_of(X[one], y[one], students, 0.3), strict=True)
+        ]
+        moved = scores[one] - fit(without, starts).expected(X[one])
+        assert own[one] == pytest.approx(moved, rel=0.01, abs=5e-6)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 20))
+def test_the_own_effect_of_a_row_does_not_depend_on_others_to_the_last_bit(seed, n_rows):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(40, 5)) / 4
+    y = rng.integers(0, 2, 40)
+    moments = moments_of(
+        X, y, [NoisySumClassifier().fit_moments(X, [], n_rows=40, classes=[0, 1])], 0.3
+    )
+    student = NoisySumClassifier().fit_moments(X, moments, n_rows=40, classes=[0, 1])
+    rows = rng.integers(0, 40, n_rows)
+    together = student.own_effect_.on_scores(X, y)[rows]
+    assert np.array_equal(student.own_effect_.on_scores(X[rows], y[rows]), together)
+
+
+@pytest.mark.rest
+def test_a_report_is_not_flattered_by_the_people_who_taught():
+    """Few people and many features: the student is several points better on them, and the report does not say so."""
+    flattered, told = [], []
+    for seed in range(8):
+        rows, others = world(500, 10 + seed), world(20_000, 100 + seed)
+        model = PATEClassifier(
+            classes=["no", "yes"],
+            method=NoisyMoments(n_landmarks=300),
+            epsilon=60.0,
+            noise=SimulationNoise(seed),
+            random_state=seed,
+            unit="row",
+        )
+        public = without(world(600, 200 + seed), "ill", "person")
+        model.fit(without(rows, "person"), "ill", X_public=public)
+
+        def right(table: dict[str, Any], model: Any = model) -> float:
+            predicted = model.predict(without(table, "ill", "person"))
+            return float(np.count_nonzero(predicted == table["ill"]) / len(predicted))
+
+        fresh = right(others)
+        flattered.append(right(rows) - fresh)
+        told.append(model.report_.groups[0].accuracy.value - fresh)
+    assert np.mean(flattered) > 0.015
+    assert abs(np.mean(told)) < 0.6 * np.mean(flattered)

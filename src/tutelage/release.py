@@ -223,6 +223,8 @@ class PreparedRelease(Private):
         try:
             drawn = self._draw_in_turn(boundary)
         except LedgerOvertakenError:  # before anything was spent
+            if self.tiers:  # whose lengths follow from the ledger as it was
+                raise
             boundary.ledger = self.budget.ledger_for(method, public.sizes)
             drawn = self._draw_in_turn(boundary)
         released = so_far.released = self._result(boundary, drawn, day)

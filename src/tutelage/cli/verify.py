@@ -107,6 +107,12 @@ def require_evidence(folder: Path, manifest: Manifest, onnx: Path | None = None)
 
         of_release = known | {MANIFEST_HASH: manifest.hash}
         problems += disagreements(str(onnx), metadata_of(onnx), of_release)
+    made_by = read_card(file).release.versions.get("tutelage")
+    if STUDENT_FILE in manifest.sha256 and not stated and made_by == version("tutelage"):
+        problems.append(
+            f"{folder / STUDENT_FILE} states no ε, although this version of tutelage made the card. It is not the "
+            "student of this card."
+        )
     if problems:
         raise InvalidDataError(*problems)
     return bool(stated)

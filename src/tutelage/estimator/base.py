@@ -587,8 +587,12 @@ class Estimator(Inputs):
         tiers: Mapping[str, float] = {}
         if taken.tiers is not None:
             tiers = taken.tiers.epsilons
-        report: list[object] = [repr(taken.report), float(run.once.holdout)]
-        question = self._question_identity(run, people.unit.name, report, *public, tiers=tiers)
+        report = ""
+        if taken.report is not None:
+            report = f"{taken.report!r} {float(run.once.holdout)!r}"
+        question = self._question_identity(
+            run, people.unit.name, *public, tiers=tiers, report=report
+        )
         release = run.once.release
         identity = question
         if release is not None:
@@ -611,9 +615,9 @@ class Estimator(Inputs):
         self,
         run: Resolved,
         unit: str,
-        report: list[object],
         *public: Array,
         tiers: Mapping[str, float] | None = None,
+        report: str = "",
     ) -> str:
         """Return the digest of everything declared for a release except its name, and of the public rows given."""
         target = self.target_
@@ -633,11 +637,12 @@ class Estimator(Inputs):
                 names,
                 run.method,
                 run.noise.simulated,
-                report,
                 data_digest(*public).hex(),
             ]
             if tiers:
                 whole.append(dict(tiers))
+            if report:
+                whole.append({"report": report})
             return hashlib.sha256(canonical(plain_settings(whole)).encode()).hexdigest()
         return secrets.token_hex(32)
 
@@ -651,6 +656,8 @@ def _report_of(found: Released, method: Method, public: Public) -> Measured | Me
     measured = found.outcome.report.quality()
     if public.holdout:
         return structs.replace(measured, holdout=public.holdout)
+    if public.simulated:  # which guarantees nothing
+        return measured
     pairs = pairs_within(found.ledger.limit)
     if found.epsilon != found.state.guarantee():  # the release is alone
         pairs = pairs_of(method.event(public.sizes))

@@ -62,7 +62,6 @@ from tutelage.release import Once
 from tutelage.students.base import refuse_class_of_unlabeled, try_student
 from tutelage.tables import (
     Batches,
-    Cells,
     Table,
     as_batches,
     as_table,
@@ -318,6 +317,12 @@ class Inputs(Parameters):
         holdout: Any = rows.once.holdout
         if isinstance(holdout, Real) and not 0 <= float(holdout) <= _MOST_APART:
             yield Problem(name, f"be from 0 to {_MOST_APART}, such as 0.1", f"{holdout}")
+        elif holdout and rows.entity_ids is None:
+            yield Problem(
+                name,
+                "come with $entity_ids, by which a person stays on one side when a fit is repeated",
+                fix="Pass $entity_ids; of single rows, the number of each.",
+            )
         elif holdout and (rows.once.report is False or rows.batches is not None):
             yield Problem(
                 name,
@@ -391,11 +396,16 @@ class Inputs(Parameters):
         entities = None if entity_ids is None else as_column(entity_ids)[keep]
         owners = None if silos is None else as_column(silos)[keep]
         whole = _rows_at(whole, keep)
-        groups = None
-        if run.groups is not None:
-            groups = run.groups.codes(_column_of(cells.X, run.groups.column))[keep]
         unit = self._unit_name(given.entity_ids)
         everybody = None if entity_ids is None else canonical_ids(as_column(entity_ids))
+        groups = None
+        if run.groups is not None:
+            table = as_table(cells.X)
+            if table is None:
+                raise InvalidParameterError(
+                    f"{self._owner}.fit.groups", "be left out unless $X has named columns"
+                )
+            groups = run.groups.codes(table, everybody)[keep]
 
         def deal(method: Method) -> PeopleInMemory:
             if np.all(stay):
@@ -903,16 +913,6 @@ def _cells(run: Resolved, given: Rows, owner: str) -> Rows:
 def _asks_for_report(rows: Rows) -> bool:
     """Return whether a fit asks for a test report, beyond what is usual."""
     return bool(rows.once.report) or rows.groups is not None or bool(rows.once.holdout)
-
-
-def _column_of(X: object, name: str) -> Cells:
-    """Return a private column by its name."""
-    table = as_table(X)
-    if table is None:
-        raise InvalidParameterError(
-            "PATEClassifier.fit.groups", "be left out unless $X has named columns"
-        )
-    return table.column(name)
 
 
 def _unused_labels(run: Resolved, given: Rows) -> str | None:

@@ -54,7 +54,7 @@ from tutelage.people.memory import PeopleInMemory
 from tutelage.privacy import PrivacyUnit
 from tutelage.students import Moments, NoisySumClassifier
 from tutelage.students.base import steps_of
-from tutelage.students.noisy_sums import Spectrum
+from tutelage.students.noisy_sums import OwnEffect, Spectrum
 from tutelage.students.stacking import N_STACKED, Stacking, exact_chances, with_class_weights
 from tutelage.teachers import VectorBallots
 from tutelage.teachers.vectors import sum_of_blocks
@@ -184,8 +184,21 @@ def _sum_of_report(
     """Return the sum of ballots that say what the student makes of a person's rows."""
     return sum_of_blocks(
         blocks,
-        lambda block: sum_of_report(layout, exact_chances(student, seen_of(block)), block, unit),
+        lambda block: sum_of_report(
+            layout, _chances_without(student, seen_of(block), block), block, unit
+        ),
     )
+
+
+def _chances_without(student: Any, seen: Matrix, block: PeopleBlock) -> FloatArray:
+    """Return what the student would make of a person's rows without the person's ballots, nearly; exact by row."""
+    own_effect: OwnEffect | None = getattr(student, "own_effect_", None)
+    if own_effect is None:
+        return exact_chances(student, seen)
+    # A ballot is the mean over the rows of a person.
+    n_rows = np.bincount(block.people - block.people[0])[block.people - block.people[0]]
+    own = own_effect.on_scores(seen, block.labels) / n_rows[:, None]
+    return student.chances(student.expected(seen) - own)
 
 
 class _Basis(NamedTuple):
@@ -375,6 +388,9 @@ class NoisyMoments(NoisySums):
             if public.weights.given is None and isinstance(classifier, NoisySumClassifier):
                 classifier.certificate_ = None
             class_weight = dict(zip(public.classes.tolist(), weights.tolist(), strict=True))
+        # In an average with earlier releases, a ballot counts less, and people who only test have cast none.
+        if (len(turns) > 1 or public.holdout) and isinstance(classifier, NoisySumClassifier):
+            classifier.own_effect_ = None
         report = yield from ask_report(
             self.calibrated.noise_multiplier,
             public,
@@ -385,6 +401,8 @@ class NoisyMoments(NoisySums):
             ),
             public.report,
         )
+        if isinstance(classifier, NoisySumClassifier):
+            classifier.own_effect_ = None  # it has no use in predictions
         maps = steps_of(make_pipeline(*parts_of(features)))
         labels: Array = classifier.predict(seen)
         return Outcome(

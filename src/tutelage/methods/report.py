@@ -20,7 +20,6 @@ from tutelage.methods.over_releases import Turn
 from tutelage.methods.requests import AnyLayout, Asking, Ballot, Public, Reported, Request, Sizes
 from tutelage.methods.sums import PeopleReady, sum_of_entries
 from tutelage.people.blocks import PeopleBlock
-from tutelage.people.memory import n_apart
 from tutelage.privacy import PrivacyUnit
 from tutelage.reporting.measured import Layout
 
@@ -85,10 +84,7 @@ def ask_report(
     if answer is None:
         return None
     sigma = answer.sigma or mechanism.most(form, simulated=False).sigma
-    n_people = public.n_teachers
-    if n_people is not None and public.holdout:
-        n_people = n_apart(n_people, public.holdout)
-    return Reported(answer.values.ravel(), sigma, layout, n_people)
+    return Reported(answer.values.ravel(), sigma, layout, public.n_teachers)
 
 
 @final

@@ -25,7 +25,7 @@ from tutelage.people.blocks import (
     WithProgress,
     require_finite,
 )
-from tutelage.people.memory import PeopleInMemory, n_apart
+from tutelage.people.memory import PeopleInMemory
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students.stacking import joint_norm, numbers_of
 from tutelage.teachers.vectors import sum_of_blocks
@@ -165,8 +165,7 @@ class NoisySums(Method):
         """Return how many people there are; where that is private, about how many, unless it was never asked."""
         is_known = public.n_teachers is not None or not count_is_private(public.unit)
         if is_known and not earlier:
-            n_people = public.n_teachers or 0
-            return n_people - (n_apart(n_people, public.holdout) if public.holdout else 0)
+            return public.n_teachers or 0
         count = yield Request(
             mechanism=self._count,
             form=_form_of_count(public.unit),

@@ -88,7 +88,7 @@ class BatchReader:
             n_people = int(people[-1]) + 1
             groups = None
             if self.groups is not None:
-                groups = self.groups.codes(table.column(self.groups.column))
+                groups = self.groups.codes(table)
             yield _Batch(table, PeopleBlock(rows, labels, people, groups), ids)
 
 

@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tutelage._internal.typing import IntArray
 from tutelage.exceptions import InvalidParameterError, literal, quote
 from tutelage.features.schema import Schema
-from tutelage.tables import Cells, as_table, cell_text
+from tutelage.tables import Table, as_table, by_value, cell_text
 
 Grouping = str | Mapping[str, Sequence[Any]] | None
 """The column of the groups, or that column with its values."""
@@ -27,11 +28,15 @@ class Groups(NamedTuple):
         """The names of the groups, which say the column; the last one is that of all other values."""
         return tuple(f"{self.column} = {value}" for value in (*self.values, OTHER))
 
-    def codes(self, cells: Cells) -> IntArray:
-        """Return the group of each cell; private."""
-        place_of = {value: place for place, value in enumerate(self.values)}
-        texts = map(cell_text, np.asarray(cells, dtype=object).tolist())
-        return np.array([place_of.get(text, len(self.values)) for text in texts], np.int64)
+    def codes(self, table: Table, people: npt.ArrayLike | None = None) -> IntArray:
+        """Return the group of each row; private. `people` are the canonical ids of the rows.
+
+        The column is read as one of a schema: a column is refused of which one cell may have chosen the type, and with
+        it the groups of all others.
+        """
+        table.column(self.column)  # refuses a table without it
+        schema = Schema({self.column: [*self.values]})
+        return schema.transform(schema.table(table, people))[:, 0].astype(np.int64)
 
 
 def groups_from(given: Grouping, schema: Schema | None, X_public: object, owner: str) -> Groups:
@@ -47,7 +52,7 @@ def groups_from(given: Grouping, schema: Schema | None, X_public: object, owner:
         )
     if not isinstance(given, Mapping):
         values = _public_values(column, schema, X_public)
-    texts = dict.fromkeys(cell_text(value) for value in values)
+    texts = {by_value(value): cell_text(value) for value in values}
     texts.pop("", None)
     texts.pop(OTHER, None)
     if not 1 <= len(texts) <= _MOST:
@@ -57,7 +62,7 @@ def groups_from(given: Grouping, schema: Schema | None, X_public: object, owner:
             f"{len(texts)} for {literal(repr(column))}",
             "List them: groups={'sex': ['Female', 'Male']}.",
         )
-    return Groups(column, tuple(texts))
+    return Groups(column, tuple(texts.values()))
 
 
 def _public_values(column: str, schema: Schema | None, X_public: object) -> Sequence[object]:

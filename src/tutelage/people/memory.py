@@ -19,11 +19,6 @@ from tutelage.privacy import PrivacyUnit
 from tutelage.tables import Table
 
 
-def n_apart(n_people: int, share: float) -> int:
-    """Return how many of so many people without ids are such a share of them."""
-    return max(1, round(share * n_people))
-
-
 @final
 @by_identity
 class PeopleInMemory(Private):
@@ -91,20 +86,16 @@ class PeopleInMemory(Private):
         return self.only(np.asarray(self.tiers) == number)
 
     def split(self, share: float) -> "tuple[PeopleInMemory, PeopleInMemory]":
-        """Return those who teach, and about such a share of the people who do not, where every person is a teacher.
+        """Return those who teach, and about such a share of the people who do not, by their ids.
 
-        A person with an id is on the same side in every release. Of people without ids, the number says who is apart.
+        A person is on the same side in every release.
         """
-        ids = self.shard_ids
-        if ids:
-            digests = [
-                hashlib.sha256(b"holdout\0" + name.encode("utf-8", "surrogatepass")) for name in ids
-            ]
-            places = [int.from_bytes(digest.digest()[:8], "big") / 2**64 for digest in digests]
-            is_apart = np.array(places) < share
-        else:
-            order = np.random.default_rng(0).permutation(self.n_people)
-            is_apart = order < n_apart(self.n_people, share)
+        digests = [
+            hashlib.sha256(b"holdout\0" + name.encode("utf-8", "surrogatepass"))
+            for name in self.shard_ids
+        ]
+        places = [int.from_bytes(digest.digest()[:8], "big") / 2**64 for digest in digests]
+        is_apart = np.array(places) < share
         return self.only(~is_apart), self.only(is_apart)
 
     def through(self, feature_map: FeatureMap | None, n_features: int, /) -> "PeopleInMemory":

@@ -21,6 +21,7 @@ from tutelage._internal.records import Entries, file_entries, frozen, plain, rec
 from tutelage.accounting import Accountant, data_independent
 from tutelage.accounting.filter import GaussianFilter, epsilon_so_far, filter_of, limit_of
 from tutelage.events import (
+    TIER_STEPS,
     Check,
     Composed,
     Event,
@@ -30,6 +31,8 @@ from tutelage.events import (
     count_releases,
     event_from_dict,
     event_of,
+    event_of_tier,
+    tiers_of,
 )
 from tutelage.exceptions import (
     InvalidDataError,
@@ -83,9 +86,28 @@ def prove(
         _check_stated(
             stated.if_added_or_removed, proved, "if units are only added or removed an ε", where
         )
+    _check_tiers(card, where, paying)
     _check_frontier(card, where, paying)
     if with_proposal and stated.tested is not None:
         _check_tested(card, stated.tested, where, paying)
+
+
+def _check_tiers(card: PrivacyCard, where: str, paying: History | None) -> None:
+    """Refuse tiers of people that are not those of the event, or an ε of one that is below what is proved."""
+    steps_of = dict(tiers_of(card.event))
+    stated = {tier.name: tier for tier in card.budget.tiers}
+    lengths = {name: tier.length for name, tier in stated.items()}
+    proved = {name: steps / TIER_STEPS for name, steps in steps_of.items()}
+    if lengths != proved:
+        _disagree(where, "lengths of tiers", lengths, proved, "its event")
+    for name, tier in stated.items():
+        event = event_of_tier(card.event, name)
+        least = data_independent.epsilon(event, tier.epsilon.delta).epsilon
+        if paying is not None and card.covers_ledger:
+            # Tiers are refused after a raise of the budget.
+            of_ledger = paying.until(0).limit.epsilon_of_length(tier.length)
+            least = min(max(least, of_ledger), card.epsilon.epsilon)
+        _check_stated(tier.epsilon.epsilon, least, f"ε of tier {name!r}", where)
 
 
 def _at_limits(event: Event) -> Event:

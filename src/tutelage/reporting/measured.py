@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 UNIT = 4096  # how much a whole person counts in a cell, so that the means of several rows can be whole numbers
+_TRIED = 33  # values within an interval
 _NARROWING = 1.75  # of bins near 0 and 1; 1 would make them equally wide
 _RATIO = 2.8  # between a share and its curve; at most √8, see `NumberLayout`
 
@@ -304,8 +305,10 @@ class Measured(Part, frozen=True, kw_only=True):
         accuracy = self.groups[0].accuracy
         if accuracy is None:
             return self
-        wrong = 1 - accuracy.value
-        return structs.replace(self, optimism=most_on_others(wrong) - wrong)
+        # The estimate may be off: of all accuracies in the interval, the one with the largest difference.
+        tried: FloatArray = np.linspace(1 - accuracy.high, 1 - accuracy.low, _TRIED)
+        wrong: list[float] = tried.tolist()
+        return structs.replace(self, optimism=max(most_on_others(one) - one for one in wrong))
 
 
 @final
@@ -362,8 +365,12 @@ class MeasuredErrors(Part, frozen=True, kw_only=True):
         error = self.groups[0].mean_absolute
         if error is None:
             return self
-        share = min(1.0, error.value / self.largest_error)
-        return structs.replace(self, optimism=self.largest_error * (most_on_others(share) - share))
+        low = min(1.0, error.low / self.largest_error)
+        high = min(1.0, error.high / self.largest_error)
+        tried: FloatArray = np.linspace(low, high, _TRIED)
+        shares: list[float] = tried.tolist()
+        worst = max(most_on_others(one) - one for one in shares)
+        return structs.replace(self, optimism=self.largest_error * worst)
 
 
 def expected_half_width(

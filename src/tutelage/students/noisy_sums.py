@@ -90,6 +90,42 @@ class Spectrum(NamedTuple):
         return cls(values[kept][:, None], axes[:, kept])
 
 
+class OwnEffect(NamedTuple):
+    """How far the ballots of one person move the person's own scores, with the prior as it is; public.
+
+    Along each direction of the public features, the weights are a multiple of each mean. So the scores of a row move
+    by the squares of the row along the directions, times these multiples and what was wrong about the row.
+    """
+
+    axes: FloatArray  # (features, directions)
+    gains: tuple[FloatArray, ...]  # of the mean of each round, (directions,)
+    radii: tuple[float, ...]  # of each round
+    starts: tuple[FloatArray, ...]  # weights of the classifier that was wrong, (features, classes)
+    n_people: int
+
+    def on_scores(self, X: Matrix, y: IntArray) -> FloatArray:
+        """Return how far the scores of rows moved by their own ballots, shape (rows, classes); exact by row."""
+        # along: (rows, directions); wrong: (rows, classes); lengths: (rows, 1)
+        rows = np.asarray(X, dtype=np.float64)
+        along = _projection(rows, self.axes) ** 2
+        length = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
+        moved = np.zeros((len(rows), self.starts[0].shape[1]))
+        for gains, radius, start in zip(self.gains, self.radii, self.starts, strict=True):
+            m = start.shape[1]
+            wrong = np.eye(m)[y] - 1 / m
+            if start.any():
+                wrong = wrong - _projection(rows, start)
+            lengths = length * np.sqrt((wrong * wrong).sum(axis=1, keepdims=True))
+            wrong = wrong * np.minimum(1, radius / np.maximum(lengths, 1e-12))
+            wrong = wrong - wrong.mean(axis=1, keepdims=True)
+            moved += (along * gains).sum(axis=1, keepdims=True) * wrong
+        return moved / self.n_people
+
+
+def _projection(rows: Matrix, directions: FloatArray) -> Matrix:
+    return projector(np.zeros(len(directions)), directions, 1.0)(rows)
+
+
 @final
 @settable
 class NoisySumClassifier(ClassifierMixin, BaseEstimator):
@@ -110,6 +146,8 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         says of the public rows.
     weights_ : float or array of shape (classes,)
         What the chances of classes are multiplied by before they are made to sum to one: 1, if classes count alike.
+    own_effect_ : OwnEffect or None
+        How far the ballots of a person move the person's own scores. Published students have none.
     certificate_ : Certificate or None
         What `certified` follows from, if the classifier was fitted to the noisy sum of one round without a start.
     """
@@ -128,12 +166,14 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         classes, labels = np.unique(y, return_inverse=True)
         residuals = np.eye(len(classes))[labels] - 1 / len(classes)
         values = residuals.T @ rows / len(rows)
-        return self.fit_moments(
+        self.fit_moments(
             rows,
             [Moments(values, 0.0, np.inf)],
             n_rows=len(rows),
             classes=classes,
         )
+        self.own_effect_ = None  # which is for test reports
+        return self
 
     def fit_moments(
         self,
@@ -170,6 +210,7 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         self.n_features_in_ = X_public.shape[1]
         self.weights_: float | FloatArray = 1.0
         self.certificate_: Certificate | None = None
+        self.own_effect_: OwnEffect | None = None
         m = len(self.classes_)
         if any(moments.values.shape != (m, self.n_features_in_) for moments in rounds):
             raise InvalidDataError(
@@ -182,9 +223,12 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         spread, axes = spectrum or Spectrum.of(X_public)
         weighted = np.zeros((len(spread), m))
         precision = np.zeros((len(spread), 1))
+        shares = list[FloatArray]()  # of a mean in what is weighted
+        wrong_before = list[FloatArray]()
         for number, moments in enumerate(rounds):
             share = self._share_within(X_public, moments.radius, start)
             before = starts[number] if starts else self.coef_
+            wrong_before.append(before)
             explained_before = spread * (axes.T @ before)
             residuals = moments.values - moments.values.mean(axis=0)
             seen = axes.T @ residuals.T / share + explained_before
@@ -205,18 +249,28 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             precision_before = precision
             weighted = weighted + seen / around
             precision = precision + 1 / around
+            shares.append(1 / around[:, 0] / share)
 
             prior = _likeliest_prior(weighted / precision, spread, 1 / precision)
             weights = _mean(prior, spread, weighted, precision)
+            gains = [_mean(prior, spread, share_of[:, None], precision) for share_of in shares]
             if number:
-                weights = _limit_step(
-                    _mean(prior, spread, weighted_before, precision_before),
-                    weights,
-                    spread,
-                    prior,
-                    (precision_before, precision),
-                )
+                known = _mean(prior, spread, weighted_before, precision_before)
+                part = _part_of_step(known, weights, spread, prior, (precision_before, precision))
+                weights = known + part * (weights - known)
+                for place, share_of in enumerate(shares):
+                    gain_before = _mean(prior, spread, share_of[:, None], precision_before)
+                    if place == number:
+                        gain_before = 0.0
+                    gains[place] = gain_before + part * (gains[place] - gain_before)
             self.coef_ = axes @ weights
+            self.own_effect_ = OwnEffect(
+                axes,
+                tuple(gain[:, 0] for gain in gains),
+                tuple(moments.radius for moments in rounds[: number + 1]),
+                tuple(wrong_before),
+                n_rows,
+            )
         if start is not None:
             of_start = axes.T @ (X_public.T @ start / len(X_public))
             seen = weighted / precision + of_start
@@ -348,14 +402,14 @@ def _mean(
     return spread * prior * weighted / (spread**2 * prior * precision + 1)
 
 
-def _limit_step(
+def _part_of_step(
     known: FloatArray,
     weights: FloatArray,
     spread: FloatArray,
     prior: FloatArray,
     precisions: Sequence[FloatArray],
-) -> FloatArray:
-    """Return the weights with another round, no further from those without it than is to be believed.
+) -> float:
+    """Return the part of the step to weights with another round that is to be believed.
 
     A later round says what is wrong about private rows, and the public rows say which weights repair it. Where they
     differ from the private rows, such a step overshoots, and the less noise there is the further. So its length, the
@@ -368,9 +422,7 @@ def _limit_step(
     length = sqrt(float((spread * known**2).sum()))
     moved = sqrt(float((spread * step**2).sum()))
     most = sqrt((_FARTHEST * length) ** 2 + by_noise)
-    if moved <= most:
-        return weights
-    return known + most / moved * step
+    return min(1.0, most / moved) if moved else 1.0
 
 
 def _likeliest_prior(
