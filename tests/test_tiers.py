@@ -48,6 +48,7 @@ from tutelage.methods.requests import PreparedTiers
 from tutelage.people.memory import PeopleInMemory
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit, round_up
 from tutelage.published import card_of_ledger, up_to_date
+from tutelage.publishing.proof import prove
 from tutelage.reporting import read_card
 
 ASKED = {"careful": 0.3, "usual": 1.0}
@@ -519,6 +520,18 @@ def test_a_card_states_the_epsilon_of_each_tier_and_keeps_it(tmp_path):
     of_ledger = card_of_ledger(history).budget.tiers
     assert [tier.length for tier in of_ledger] == [careful.length, 1.0]
     assert careful.epsilon.epsilon <= of_ledger[0].epsilon.epsilon <= 0.3
+    # Smaller than proved, by the event and, for all of the ledger, by its limit.
+    for lower in (0.001, careful.epsilon.epsilon * 0.99):
+        forged = structs.replace(careful, epsilon=replace(careful.epsilon, epsilon=lower))
+        budget = structs.replace(card.budget, tiers=(forged, usual))
+        with pytest.raises(InvalidDataError, match="ε of tier 'careful'"):
+            prove(structs.replace(card, budget=budget), "card.json")
+    for tiers in ((careful,), (structs.replace(careful, length=0.1), usual)):
+        with pytest.raises(InvalidDataError, match="lengths of tiers"):
+            prove(
+                structs.replace(card, budget=structs.replace(card.budget, tiers=tiers)), "card.json"
+            )
+    prove(card, "card.json", history)
     larger = replace(careful.epsilon, epsilon=2.0)
     wrong = structs.replace(card.budget, tiers=(structs.replace(careful, epsilon=larger),))
     with pytest.raises(NotPublishableError, match="none above the ε of everybody"):

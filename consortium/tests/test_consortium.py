@@ -64,6 +64,7 @@ OTHERS: dict[str, Any] = {
 
 OTHER_SUMS: list[dict[str, Any]] = [
     {"mechanism": NoisySum(9)},
+    {"report": True},
     {"people": (300, 200, 100, 400, 501)},
     *({"schema": Schema({"age": (0, most)})} for most in (90, 91)),
 ]
@@ -75,6 +76,7 @@ def test_the_digest_covers_every_field():
         "schema",
         "method",
         "method_hash",
+        "report",
     }
     others = [SECURE, SUM, *(replace(SECURE, **{name: value}) for name, value in OTHERS.items())]
     others += [replace(SUM, **change) for change in OTHER_SUMS]

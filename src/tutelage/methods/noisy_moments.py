@@ -8,6 +8,7 @@ rounds share the rest (`VectorBallots.noise_of_round`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from math import sqrt
@@ -401,7 +402,9 @@ class NoisyMoments(NoisySums):
             ),
             public.report,
         )
+        # Ballots of the report know the classifier, so it stays as it is.
         if isinstance(classifier, NoisySumClassifier):
+            classifier = copy(classifier)
             classifier.own_effect_ = None  # it has no use in predictions
         maps = steps_of(make_pipeline(*parts_of(features)))
         labels: Array = classifier.predict(seen)
