@@ -350,7 +350,7 @@ def test_the_accuracy_that_counts_is_the_lower_end_of_its_interval(card):
 def test_the_accuracy_of_a_test_report_counts_by_the_lower_end_of_its_interval(card):
     layout = Layout(("",), ("no", "yes"))
     values = np.array([700, 100, 50, 150]) * layout.TABLE
-    people = measured(values, 20.0 * layout.TABLE, layout, 1000)
+    people: Any = measured(values, 20.0 * layout.TABLE, layout, 1000)
     of_report = structs.replace(
         card, student=StudentPart(name="x", judged=Judged(on_people=people))
     )

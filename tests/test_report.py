@@ -64,7 +64,7 @@ SCHEMA = Schema({"age": (20, 80), "dose": (-4.0, 4.0), "sex": ["female", "male"]
 MOMENTS = NoisyMoments(n_landmarks=60)
 
 
-def fitted(rows: dict[str, Any] = ROWS, **more: Any) -> PATEClassifier:
+def fitted(rows: dict[str, Any] = ROWS, **more: Any) -> Any:
     of_fit = {
         name: more.pop(name) for name in ("groups", "report", "holdout", "y_public") if name in more
     }
@@ -260,7 +260,7 @@ def test_the_cell_of_one_person_decides_no_group_of_another(values):
     sums, refusals = [], list[str]()
     for table in (texts, numbers, with_x):
         try:
-            model = PATEClassifier(
+            model: Any = PATEClassifier(
                 classes=["no", "yes"], method=MOMENTS, noise=SimulationNoise(0), unit="row"
             ).fit(pandas.DataFrame(table), "ill", X_public=PUBLIC, groups=groups)
         except InvalidDataError as error:
@@ -370,7 +370,7 @@ folder = "out"
     assert done.returncode == 0, done.stderr
     assert "student accuracy on the people" in done.stdout
     card = read_card(tmp_path / "out" / "card.json")
-    measured = card.student.judged.on_people
+    measured: Any = card.student.judged.on_people
     assert measured.holdout == 0.2
     assert [one.group for one in measured.groups[1:]] == [
         "sex = female",
@@ -402,7 +402,7 @@ def test_the_loss_on_others_is_within_the_bound_for_every_mechanism_of_a_small_w
                 0,
                 1,
             ):  # says the randomized bit of the first person, wrong where the bit differs
-                p = np.prod(bits) * (kept if student == first else 1 - kept)
+                p = float(np.prod(bits)) * (kept if student == first else 1 - kept)
                 taught += p * (student != first)
                 others += p * (student != other)
         assert others <= most_on_others(taught, [(epsilon, 0.0)]) + 1e-12
@@ -436,7 +436,7 @@ def test_a_report_says_how_far_its_optimism_may_go():
 
 
 def test_those_who_only_test_have_no_part_in_the_student():
-    def made(table: dict[str, Any]) -> PATEClassifier:
+    def made(table: dict[str, Any]) -> Any:
         model = PATEClassifier(
             classes=["no", "yes"], method=MOMENTS, epsilon=50.0, noise=SimulationNoise(0)
         )
@@ -499,7 +499,7 @@ def test_own_ballots_move_scores_as_far_as_a_fit_without_them_says(rounds, n_cla
     public = X[:200] + 0.01 * rng.normal(size=(200, 6))
     classes = np.arange(n_classes)
 
-    def fit(moments: list[Moments], starts: Any = ()) -> NoisySumClassifier:
+    def fit(moments: list[Moments], starts: Any = ()) -> Any:
         return NoisySumClassifier().fit_moments(
             public, moments, n_rows=len(X), classes=classes, starts=starts
         )
@@ -526,11 +526,11 @@ def test_own_ballots_move_scores_as_far_as_a_fit_without_them_says(rounds, n_cla
 def test_the_own_effect_of_a_row_does_not_depend_on_others_to_the_last_bit(seed, n_rows):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(40, 5)) / 4
-    y = rng.integers(0, 2, 40)
+    y, classes = rng.integers(0, 2, 40), np.arange(2)
     moments = moments_of(
-        X, y, [NoisySumClassifier().fit_moments(X, [], n_rows=40, classes=[0, 1])], 0.3
+        X, y, [NoisySumClassifier().fit_moments(X, [], n_rows=40, classes=classes)], 0.3
     )
-    student = NoisySumClassifier().fit_moments(X, moments, n_rows=40, classes=[0, 1])
+    student: Any = NoisySumClassifier().fit_moments(X, moments, n_rows=40, classes=classes)
     rows = rng.integers(0, 40, n_rows)
     together = student.own_effect_.on_scores(X, y)[rows]
     assert np.array_equal(student.own_effect_.on_scores(X[rows], y[rows]), together)

@@ -105,8 +105,10 @@ def public_names(module: str) -> list[str]:
     found = importlib.import_module(module)
     listed = getattr(found, "__all__", None)
     if listed is not None:
+        there: list[str] = []
         around = module.rpartition(".")[0]
-        there = importlib.import_module(around).__all__ if "." in around else ()
+        if "." in around:
+            there = getattr(importlib.import_module(around), "__all__", [])
         return [name for name in listed if name not in there]
     own = {
         name: value

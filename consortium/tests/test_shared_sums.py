@@ -586,7 +586,8 @@ def test_a_last_sum_says_how_good_the_student_is_on_the_people_of_the_hospitals_
         right += [predicted[ids == person] == order[labels[ids == person]] for person in set(ids)]
         n_people += len(set(ids))
     assert asked.report is not None
-    (everybody,) = asked.report.quality().groups
+    found: Any = asked.report.quality()
+    (everybody,) = found.groups
     assert everybody.people.value == pytest.approx(n_people, rel=0.01)
     accuracy = np.mean([rows.mean() for rows in right])
     assert everybody.accuracy.value == pytest.approx(accuracy, abs=0.01)
