@@ -70,10 +70,14 @@ def test_it_is_nearly_as_right_as_a_model_without_privacy(plain):
 def test_the_noise_is_the_least_that_keeps_to_epsilon(epsilon):
     found = fitted(epsilon=epsilon)
     assert epsilon * 0.9998 < found.epsilon_.epsilon <= epsilon
-    assert [part.times for part in found.release_.event.flatten()] == [1, 1]
+    assert [part.times for part in found.release_.event.flatten()] == [1, 1, 1]  # with the report
     rounds = [part.event for part in found.release_.event.flatten()]
-    # Two ballots' lengths apart in each of two rounds, μ² = Σ(2c/σ)² (Balle and Wang 2018, Theorem 8).
-    mu = np.sqrt(sum(4 * event.norm_squared / event.sigma**2 for event in rounds))
+    # Two ballots' lengths apart in each of two rounds, and √2 in the report, whose ballots are never negative:
+    # μ² = Σ(2c/σ)² (Balle and Wang 2018, Theorem 8).
+    apart = [2 if event.nonnegative else 4 for event in rounds]
+    mu = np.sqrt(
+        sum(c * event.norm_squared / event.sigma**2 for c, event in zip(apart, rounds, strict=True))
+    )
     assert (rounds[0].sigma / rounds[1].sigma) ** 2 == pytest.approx(3 / 7)
     delta = normal.cdf(-epsilon / mu + mu / 2) - np.exp(epsilon) * normal.cdf(
         -epsilon / mu - mu / 2

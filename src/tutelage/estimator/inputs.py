@@ -314,8 +314,10 @@ class Inputs(Parameters):
     def _problems_of_holdout(self, rows: Rows) -> Iterator[Problem]:
         """Yield problems of the share of people who only take part in the test report."""
         name = f"{self._owner}.fit.holdout"
-        holdout: Any = rows.once.holdout
-        if isinstance(holdout, Real) and not 0 <= float(holdout) <= _MOST_APART:
+        given: object = rows.once.holdout
+        # Another type is refused as such.
+        holdout = float(given) if isinstance(given, Real) else 0.0
+        if not 0 <= holdout <= _MOST_APART:
             yield Problem(name, f"be from 0 to {_MOST_APART}, such as 0.1", f"{holdout}")
         elif holdout and rows.entity_ids is None:
             yield Problem(
@@ -912,7 +914,10 @@ def _cells(run: Resolved, given: Rows, owner: str) -> Rows:
 
 def _asks_for_report(rows: Rows) -> bool:
     """Return whether a fit asks for a test report, beyond what is usual."""
-    return bool(rows.once.report) or rows.groups is not None or bool(rows.once.holdout)
+    once = rows.once
+    is_asked = isinstance(once.report, bool | np.bool_) and bool(once.report)
+    holdout: object = once.holdout
+    return is_asked or rows.groups is not None or (isinstance(holdout, Real) and holdout != 0)
 
 
 def _unused_labels(run: Resolved, given: Rows) -> str | None:
