@@ -314,7 +314,7 @@ def test_the_pages_of_results_are_up_to_date():
     pages = written()
     assert {path: path.read_text(encoding="utf-8") for path in pages} == pages
     by_benchmarks = {
-        REPOSITORY / "docs" / "results" / name for name in ("labels.md", "packaged.md")
+        REPOSITORY / "docs" / "results" / name for name in ("labels.md", "packaged.md", "report.md")
     }
     found = set((REPOSITORY / "docs" / "results").glob("*.md")) - by_benchmarks
     assert {path for path in pages if path.name != "RESULTS.md"} == found
@@ -327,6 +327,13 @@ def test_the_pages_of_benchmarks_are_up_to_date(monkeypatch, name):
     assert (REPOSITORY / "docs" / "results" / f"{name}.md").read_text(encoding="utf-8") == text
     losses, _ = text.split("## Differences")
     assert losses.count("\n- ") >= 4
+
+
+def test_the_page_of_test_reports_is_up_to_date(monkeypatch):
+    monkeypatch.syspath_prepend(REPOSITORY / "benchmarks")
+    module: Any = import_module("report")
+    text = module.page_of(module.stored_numbers(module.STORED))
+    assert (REPOSITORY / "docs" / "results" / "report.md").read_text(encoding="utf-8") == text
 
 
 def test_every_number_that_falls_short_says_why():
