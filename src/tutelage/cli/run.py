@@ -333,7 +333,7 @@ def _score(judged: Judged) -> str | None:
 
 
 def _on_people(judged: Judged) -> str | None:
-    """Return how good a student is on the people by the test report, or None where there is none."""
+    """Return the accuracy of a student in the test report, or None if there is no report."""
     if judged.on_people is not None:
         return as_share(judged.on_people.groups[0].accuracy)
     if judged.errors_on_people is not None:

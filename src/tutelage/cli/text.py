@@ -149,7 +149,7 @@ def with_help(verb: Callable[..., None]) -> Callable[..., None]:
 
 
 class PlainStream(TextIOWrapper):
-    """A standard stream that lets no control character through, whoever writes; on a terminal, only those of colors."""
+    """A standard stream without control characters; on a terminal, those of colors remain."""
 
     def write(self, text: str) -> int:
         """Write text without them."""

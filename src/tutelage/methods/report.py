@@ -42,7 +42,7 @@ def _mechanism(noise: float, holdout: float) -> NoisySum:
 
 
 def event_of_report(noise: float, sizes: Sizes) -> list[Event]:
-    """Return what a report is beside a student of this noise; nothing where there is none."""
+    """Return the events of a report beside a student of this noise; none if there is no report."""
     if sizes.report is None:
         return []
     form = _form_of(sizes.report, sizes.unit)
