@@ -236,6 +236,7 @@ def test_all_bins_on_one_side_of_the_border_are_of_one_predicted_class():
         ({"holdout": 0.9}, "holdout"),
         ({"holdout": 0.1}, "come with .entity_ids"),
         ({"holdout": 0.1, "report": False}, "holdout"),
+        ({"groups": "sex", "report": np.bool_(False)}, "groups"),
     ],
 )
 def test_what_a_report_cannot_be_is_refused_in_one_sentence(settings, said):

@@ -28,7 +28,7 @@ from tutelage.accounting.generalization import most_on_others, pairs_of, pairs_w
 from tutelage.boundary import Boundary
 from tutelage.budget import Budget
 from tutelage.digests import canonical, data_digest, plain_settings
-from tutelage.estimator.inputs import Column, Inputs, Rows, Taken, rows_and_labels
+from tutelage.estimator.inputs import Column, Inputs, Rows, Taken, asks_for_report, rows_and_labels
 from tutelage.estimator.parameters import ARGUMENTS_OF_FIT, Resolved
 from tutelage.events import Event, tiers_of
 from tutelage.exceptions import (
@@ -263,12 +263,9 @@ class Estimator(Inputs):
 
     def _layout_of_report(self, run: Resolved, rows: Rows) -> AnyLayout | None:
         """Return the ballots of a test report: usual if the noise follows from ε and no public row has a label."""
-        wanted = run.once.report
-        if wanted is None:
-            has_labels = rows.y_public is not None or rows.public_labels is not None
-            is_usual = run.method.mechanism is None and not has_labels
-            wanted = is_usual or run.groups is not None or bool(run.once.holdout)
-        if not wanted:
+        has_labels = rows.y_public is not None or rows.public_labels is not None
+        is_usual = run.once.report is None and run.method.mechanism is None and not has_labels
+        if not (is_usual or asks_for_report(run.once, run.groups)):
             return None
         groups = ("",) if run.groups is None else run.groups.names
         return self._layout(groups)
@@ -353,7 +350,7 @@ class Estimator(Inputs):
             silos=silos,
             name=run.once.release is not None,
             tiers=taken.tiers is not None,
-            report=bool(run.once.report or run.once.holdout) or run.groups is not None,
+            report=asks_for_report(run.once, run.groups),
         )
         problems = [*unmet(run.method, offered, self._owner), *self._problems_together(run)]
         if problems:

@@ -204,7 +204,7 @@ class Inputs(Parameters):
             labels=rows.y_public is not None and not rows.scored and self._target.is_declared,
             silos=rows.silos is not None,
             tiers=rows.tiers is not None,
-            report=_asks_for_report(rows),
+            report=asks_for_report(rows.once, rows.groups),
         )
         problems = [*problems_in(parameters), *self._problems_of_rows(rows)]
         if problems:
@@ -255,7 +255,7 @@ class Inputs(Parameters):
                 "be left out if you pass no $entity_ids, because it names what they identify",
                 fix="Pass $entity_ids, or leave $unit out.",
             )
-        if rows.groups is not None and rows.once.report is False:
+        if rows.groups is not None and _leaves_report_out(rows.once):
             yield Problem(
                 f"{self._owner}.fit.groups",
                 "be left out if you set $report=False, because the test report alone tells groups apart",
@@ -325,7 +325,7 @@ class Inputs(Parameters):
                 "come with $entity_ids, by which a person stays on one side when a fit is repeated",
                 fix="Pass $entity_ids; of single rows, the number of each.",
             )
-        elif holdout and (rows.once.report is False or rows.batches is not None):
+        elif holdout and (_leaves_report_out(rows.once) or rows.batches is not None):
             yield Problem(
                 name,
                 "be left out if rows are read in batches or you set $report=False",
@@ -912,12 +912,15 @@ def _cells(run: Resolved, given: Rows, owner: str) -> Rows:
     return replace(given, X=rows, X_public=X_public, y_public=y_public, **columns)
 
 
-def _asks_for_report(rows: Rows) -> bool:
+def _leaves_report_out(once: Once) -> bool:
+    return isinstance(once.report, bool | np.bool_) and not once.report
+
+
+def asks_for_report(once: Once, groups: object) -> bool:
     """Return whether a fit asks for a test report, beyond what is usual."""
-    once = rows.once
     is_asked = isinstance(once.report, bool | np.bool_) and bool(once.report)
     holdout: object = once.holdout
-    return is_asked or rows.groups is not None or (isinstance(holdout, Real) and holdout != 0)
+    return is_asked or groups is not None or (isinstance(holdout, Real) and holdout != 0)
 
 
 def _unused_labels(run: Resolved, given: Rows) -> str | None:

@@ -249,28 +249,19 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             precision_before = precision
             weighted = weighted + seen / around
             precision = precision + 1 / around
-            shares.append(1 / around[:, 0] / share)
+            shares.append(1 / around / share)
 
             prior = _likeliest_prior(weighted / precision, spread, 1 / precision)
             weights = _mean(prior, spread, weighted, precision)
-            gains = [_mean(prior, spread, share_of[:, None], precision) for share_of in shares]
+            part = 1.0
             if number:
                 known = _mean(prior, spread, weighted_before, precision_before)
                 part = _part_of_step(known, weights, spread, prior, (precision_before, precision))
                 weights = known + part * (weights - known)
-                for place, share_of in enumerate(shares):
-                    gain_before = _mean(prior, spread, share_of[:, None], precision_before)
-                    if place == number:
-                        gain_before = 0.0
-                    gains[place] = gain_before + part * (gains[place] - gain_before)
             self.coef_ = axes @ weights
-            self.own_effect_ = OwnEffect(
-                axes,
-                tuple(gain[:, 0] for gain in gains),
-                tuple(moments.radius for moments in rounds[: number + 1]),
-                tuple(wrong_before),
-                n_rows,
-            )
+            gains = _gains(shares, prior, spread, (precision_before, precision), part)
+            radii = tuple(moments.radius for moments in rounds[: number + 1])
+            self.own_effect_ = OwnEffect(axes, gains, radii, tuple(wrong_before), n_rows)
         if start is not None:
             of_start = axes.T @ (X_public.T @ start / len(X_public))
             seen = weighted / precision + of_start
@@ -400,6 +391,25 @@ def _mean(
 ) -> FloatArray:
     """Return the expected weights along each direction, given the moments."""
     return spread * prior * weighted / (spread**2 * prior * precision + 1)
+
+
+def _gains(
+    shares: Sequence[FloatArray],
+    prior: FloatArray,
+    spread: FloatArray,
+    precisions: Sequence[FloatArray],
+    part: float,
+) -> tuple[FloatArray, ...]:
+    """Return how far the weights follow the mean of each round if a part of the last step is taken, (directions,)."""
+    # shares, prior, spread: (directions, 1)
+    before, precision = precisions
+    gains = list[FloatArray]()
+    for share in shares:
+        # The last mean was not known before.
+        known = np.zeros_like(share) if share is shares[-1] else _mean(prior, spread, share, before)
+        gain = known + part * (_mean(prior, spread, share, precision) - known)
+        gains.append(gain[:, 0])
+    return tuple(gains)
 
 
 def _part_of_step(
