@@ -32,7 +32,7 @@ from tutelage.methods import NoisyMoments
 from tutelage.privacy import ONE_TEACHER
 from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.lints import UNCOUNTED
-from tutelage.reporting.measured import Layout, measured
+from tutelage.reporting.measured import ClassLayout, measured
 from tutelage.reporting.record import Errors, Finding, Judged, Reached, StudentPart, TierPart
 from tutelage.reporting.registry import _scalar, entry_of
 from tutelage.signing import SigningKey
@@ -348,7 +348,7 @@ def test_the_accuracy_that_counts_is_the_lower_end_of_its_interval(card):
 
 
 def test_the_accuracy_of_a_test_report_counts_by_the_lower_end_of_its_interval(card):
-    layout = Layout(("",), ("no", "yes"))
+    layout = ClassLayout(("",), ("no", "yes"))
     values = np.array([700, 100, 50, 150]) * layout.TABLE
     people: Any = measured(values, 20.0 * layout.TABLE, layout, 1000)
     of_report = structs.replace(

@@ -24,7 +24,7 @@ from tutelage.reporting.intervals import (
 from tutelage.reporting.meaning import Z_95, interval
 from tutelage.reporting.measured import (
     UNIT,
-    Layout,
+    ClassLayout,
     Measured,
     MeasuredErrors,
     NumberLayout,
@@ -54,12 +54,12 @@ class World(NamedTuple):
     is_public: bool = False  # the number of people
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> ClassLayout:
         groups = (
             tuple(f"g{index}" for index in range(self.n_groups)) if self.n_groups > 1 else ("",)
         )
         classes = tuple(f"c{index}" for index in range(self.n_classes))
-        return Layout(groups, classes, 10 if self.n_classes == 2 else 0)
+        return ClassLayout(groups, classes, 10 if self.n_classes == 2 else 0)
 
     def law(self, random: np.random.Generator) -> tuple[Any, Any]:
         """Return random probabilities of the cells of the table and, of two classes, of the bins."""
@@ -85,8 +85,10 @@ class World(NamedTuple):
             table = bins.reshape(-1, 2, 2, 5).sum(axis=3)
         else:
             table = random.multinomial(self.n_people, table.ravel() / table.sum())
-        numbers = np.concatenate([table.ravel() * Layout.TABLE, bins.ravel() * Layout.BIN])
-        noise = random.normal(0, self.noise * Layout.TABLE, numbers.size)
+        numbers = np.concatenate(
+            [table.ravel() * ClassLayout.TABLE, bins.ravel() * ClassLayout.BIN]
+        )
+        noise = random.normal(0, self.noise * ClassLayout.TABLE, numbers.size)
         return numbers.astype(np.int64) + np.rint(noise).astype(np.int64)
 
 
@@ -150,7 +152,7 @@ def draws_of(
     for _ in range(n_draws):
         table, bins = world.law(random)
         values = np.rint(world.values(random, table, bins) * scale).astype(np.int64)
-        sigma = world.noise * Layout.TABLE * scale * believed
+        sigma = world.noise * ClassLayout.TABLE * scale * believed
         people = int(world.n_people * scale) if world.is_public else None
         yield truths(table, bins), estimates(measured(values, sigma, world.layout, people))
 
@@ -201,17 +203,17 @@ def test_intervals_without_noise_or_sampling_are_caught(noise, fault, is_public)
 @pytest.mark.parametrize("is_public", [False, True])
 def test_people_with_several_rows_are_covered(is_public):
     random = np.random.default_rng(3)
-    layout = Layout(("",), ("no", "yes"))
+    layout = ClassLayout(("",), ("no", "yes"))
 
     def draws() -> Iterator[tuple[dict[str, float], Shares]]:
         for _ in range(DRAWS):
             law = random.dirichlet([8, 2, 2, 6])
             rows = random.multinomial(random.integers(1, 6, 800), law)
-            ballots = np.floor(rows / rows.sum(axis=1, keepdims=True) * Layout.TABLE)
+            ballots = np.floor(rows / rows.sum(axis=1, keepdims=True) * ClassLayout.TABLE)
             assert (ballots**2).sum(axis=1).max() <= layout.norm_squared
-            noise = np.rint(random.normal(0, 6 * Layout.TABLE, 4))
+            noise = np.rint(random.normal(0, 6 * ClassLayout.TABLE, 4))
             values = (ballots.sum(axis=0) + noise).astype(np.int64)
-            result = measured(values, 6 * Layout.TABLE, layout, 800 if is_public else None)
+            result = measured(values, 6 * ClassLayout.TABLE, layout, 800 if is_public else None)
             yield truths(law.reshape(1, 2, 2), np.zeros(0)), estimates(result)
 
     assert min(coverage(draws(), DRAWS).values()) >= LEAST
@@ -225,7 +227,9 @@ def test_intervals_are_no_wider_than_they_must_be(is_public):
     found = dict[str, list[Interval]]()
     for _ in range(400):
         values = world.values(random, table, bins)
-        result = measured(values, 40 * Layout.TABLE, world.layout, 20_000 if is_public else None)
+        result = measured(
+            values, 40 * ClassLayout.TABLE, world.layout, 20_000 if is_public else None
+        )
         for name, entry in estimates(result).items():
             assert entry is not None
             found.setdefault(name, []).append(entry)
@@ -239,9 +243,9 @@ def test_intervals_are_no_wider_than_they_must_be(is_public):
 @given(arrays.arrays(np.int64, (3, 3), elements=st.integers(0, 500)), st.booleans())
 def test_without_noise_the_interval_is_that_of_counted_rows(table, is_public):
     total = int(table.sum())
-    layout = Layout(("",), ("a", "b", "c"))
+    layout = ClassLayout(("",), ("a", "b", "c"))
     people = total if is_public else None
-    everybody = measured(table.ravel() * Layout.TABLE, 0.0, layout, people).groups[0]
+    everybody = measured(table.ravel() * ClassLayout.TABLE, 0.0, layout, people).groups[0]
     counted = [(everybody.accuracy, int(np.trace(table)), total)]
     for index, entry in enumerate(everybody.by_class):
         right = int(table[index, index])
@@ -313,10 +317,10 @@ def test_the_auc_of_noisy_counts_is_not_biased():
 
 
 def test_the_largest_gap_is_between_the_groups_that_differ_most():
-    layout = Layout(("a", "b", "c"), ("no", "yes"), 2)
+    layout = ClassLayout(("a", "b", "c"), ("no", "yes"), 2)
     table = np.array([[[400, 100], [50, 450]], [[300, 200], [100, 400]], [[450, 50], [90, 410]]])
     bins = np.zeros((3, 2, 2), dtype=int)
-    values = np.r_[table.ravel() * Layout.TABLE, bins.ravel()]
+    values = np.r_[table.ravel() * ClassLayout.TABLE, bins.ravel()]
     result = measured(values, 0.0, layout, None)
     accuracy, recall = result.gaps
     assert (accuracy.measure, accuracy.highest, accuracy.lowest) == ("accuracy", "c", "b")
@@ -430,16 +434,16 @@ def test_entries_of_numbers_are_within_their_bound(rows, largest, width):
 
 
 def test_a_ballot_of_one_row_has_the_length_of_the_bound():
-    layout = Layout(("",), ("no", "yes"), 10)
-    assert layout.norm_squared == Layout.TABLE**2 + Layout.BIN**2
+    layout = ClassLayout(("",), ("no", "yes"), 10)
+    assert layout.norm_squared == ClassLayout.TABLE**2 + ClassLayout.BIN**2
     assert layout.shape == (1, 4 + 20)
-    assert Layout(("a", "b"), ("x", "y", "z")).norm_squared == Layout.TABLE**2
-    assert 0.66 < Layout.TABLE**2 / layout.norm_squared < 0.67
+    assert ClassLayout(("a", "b"), ("x", "y", "z")).norm_squared == ClassLayout.TABLE**2
+    assert 0.66 < ClassLayout.TABLE**2 / layout.norm_squared < 0.67
 
 
 @pytest.mark.parametrize("n_bins", [2, 10, 20])
 def test_bins_are_symmetric_about_one_half(n_bins):
-    edges = np.array(Layout(("",), ("no", "yes"), n_bins).edges)
+    edges = np.array(ClassLayout(("",), ("no", "yes"), n_bins).edges)
     assert len(edges) == n_bins + 1
     assert (edges[0], edges[n_bins // 2], edges[-1]) == (0, 0.5, 1)
     assert (np.diff(edges) > 0).all()
@@ -452,7 +456,7 @@ def test_bins_near_zero_keep_the_auc_of_a_rare_class():
     random = np.random.default_rng(2)
     scores = 1 / (1 + np.exp(-random.normal(-4.2, 1.9, 200_000)))
     classes = random.random(200_000) < scores
-    layout = Layout(("",), ("no", "yes"), 10)
+    layout = ClassLayout(("",), ("no", "yes"), 10)
     exact = roc_auc_score(classes, scores)
 
     def lost(edges: Any) -> float:
@@ -481,7 +485,7 @@ PEOPLE = st.none() | st.integers(0, 10**9)
 
 @given(st.data(), SIGMAS, PEOPLE, st.integers(1, 3), st.integers(2, 4))
 def test_no_numbers_are_refused_and_the_record_is_read_back(data, sigma, people, groups, classes):
-    layout = Layout(
+    layout = ClassLayout(
         tuple(map(str, range(groups))), tuple(map(str, range(classes))), 4 if classes == 2 else 0
     )
     values = data.draw(arrays.arrays(np.int64, layout.shape, elements=NUMBERS))

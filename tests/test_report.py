@@ -18,15 +18,15 @@ from tutelage.accounting import data_independent
 from tutelage.accounting.filter import GaussianFilter
 from tutelage.accounting.generalization import most_on_others, pairs_of, pairs_within
 from tutelage.events import Composed, NoisySumGaussian
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError
 from tutelage.features import Schema
 from tutelage.mechanisms import NoisySum
 from tutelage.methods import NoisyMoments, TeacherVotes
-from tutelage.methods.report import SHARE, sum_of_report
+from tutelage.methods.report import SHARE_OF_REPORT, sum_of_report
 from tutelage.people.blocks import PeopleBlock
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.reporting import read_card
-from tutelage.reporting.measured import Layout
+from tutelage.reporting.measured import ClassLayout
 from tutelage.students import Moments, NoisySumClassifier
 from tutelage.tables import read_batches
 
@@ -154,10 +154,10 @@ def test_a_report_takes_its_share_of_the_budget_and_the_whole_stays_within_it():
     *sums, report = [part.event for part in with_report.release_.event.flatten()]
     assert report.nonnegative
     costs = [data_independent.mu_squared(event) for event in (*sums, report)]
-    assert costs[-1] / sum(costs) == pytest.approx(SHARE, rel=0.01)
+    assert costs[-1] / sum(costs) == pytest.approx(SHARE_OF_REPORT, rel=0.01)
     assert with_report.epsilon_.epsilon <= 1 >= without_report.epsilon_.epsilon
     assert with_report.mechanism_.noise_multiplier == pytest.approx(
-        without_report.mechanism_.noise_multiplier / np.sqrt(1 - SHARE), rel=1e-3
+        without_report.mechanism_.noise_multiplier / np.sqrt(1 - SHARE_OF_REPORT), rel=1e-3
     )
 
 
@@ -197,7 +197,7 @@ PERSON_OF_ROWS = st.lists(ROW, min_size=1, max_size=5)
 
 @given(st.lists(PERSON_OF_ROWS, min_size=1, max_size=4), PERSON_OF_ROWS)
 def test_a_replaced_person_moves_the_sum_by_no_more_than_is_proved(people, other):
-    layout = Layout(("a", "b"), ("x", "y", "z"))
+    layout = ClassLayout(("a", "b"), ("x", "y", "z"))
 
     def total(rows_of: list[list[tuple[int, int, int]]]) -> Any:
         rows = np.array(list(itertools.chain(*rows_of)))
@@ -213,7 +213,7 @@ def test_a_replaced_person_moves_the_sum_by_no_more_than_is_proved(people, other
 
 
 def test_all_bins_on_one_side_of_the_border_are_of_one_predicted_class():
-    layout = Layout(("",), ("no", "yes"), 10)
+    layout = ClassLayout(("",), ("no", "yes"), 10)
     chances = np.linspace(0, 1, 4001)
     rows = np.column_stack([1 - chances, chances])
     labels = np.arange(len(rows)) % 2
@@ -269,7 +269,7 @@ def test_the_cell_of_one_person_decides_no_group_of_another(values):
             continue
         sums.append(model.ballots_[-1].totals)
     assert all("One cell may have chosen" in said for said in refusals)
-    longest = Layout(("",), ("no", "yes"), 10).norm_squared
+    longest = ClassLayout(("",), ("no", "yes"), 10).norm_squared
     for one, other in itertools.combinations(sums, 2):
         assert ((one - other) ** 2).sum() <= 2 * longest
 
@@ -434,6 +434,25 @@ def test_a_report_says_how_far_its_optimism_may_go():
 
 
 # People who only test the student
+
+
+def test_a_report_is_added_to_a_release_but_other_people_do_not_teach_under_its_name(tmp_path):
+    def made(**settings: Any) -> Any:
+        model = PATEClassifier(
+            classes=["no", "yes"], method=MOMENTS, epsilon=1.0, budget=4.0, ledger=tmp_path / "l"
+        )
+        return model.fit(
+            ROWS, "ill", X_public=PUBLIC, entity_ids="person", release="january", **settings
+        )
+
+    first, again = made(report=False), made(report=True)
+    assert first.report_ is None
+    assert again.report_ is not None
+    assert np.array_equal(first.predict_proba(PUBLIC), again.predict_proba(PUBLIC))
+    spent = Ledger.open(tmp_path / "l").state().spent
+    with pytest.raises(LedgerMismatchError, match="begun with other settings"):
+        made(holdout=0.1)
+    assert Ledger.open(tmp_path / "l").state().spent == spent
 
 
 def test_those_who_only_test_have_no_part_in_the_student():

@@ -115,7 +115,7 @@ THEOREMS = {
         ("Size of an honest sum of ballots", "tutelage_consortium.sums:SharedSums"),
     ],
     "report.md": [
-        ("Length of a ballot about a classifier", "reporting.measured:Layout"),
+        ("Length of a ballot about a classifier", "reporting.measured:ClassLayout"),
         ("Length of a ballot about a regressor", "reporting.measured:NumberLayout"),
         ("Interval of a ratio of noisy sums; Fieller 1954", "reporting.intervals:of_ratio"),
         ("Interval of an AUC of noisy counts", "reporting.intervals:of_ranking"),

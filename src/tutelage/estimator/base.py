@@ -584,12 +584,7 @@ class Estimator(Inputs):
         tiers: Mapping[str, float] = {}
         if taken.tiers is not None:
             tiers = taken.tiers.epsilons
-        report = ""
-        if taken.report is not None:
-            report = f"{taken.report!r} {float(run.once.holdout)!r}"
-        question = self._question_identity(
-            run, people.unit.name, *public, tiers=tiers, report=report
-        )
+        question = self._question_identity(run, people.unit.name, *public, tiers=tiers)
         release = run.once.release
         identity = question
         if release is not None:
@@ -613,8 +608,7 @@ class Estimator(Inputs):
         run: Resolved,
         unit: str,
         *public: Array,
-        tiers: Mapping[str, float] | None = None,
-        report: str = "",
+        tiers: Mapping[str, float],
     ) -> str:
         """Return the digest of everything declared for a release except its name, and of the public rows given."""
         target = self.target_
@@ -638,8 +632,9 @@ class Estimator(Inputs):
             ]
             if tiers:
                 whole.append(dict(tiers))
-            if report:
-                whole.append({"report": report})
+            if run.once.holdout:
+                # Others then teach. A report changes no sum of the student, so it may be asked for later.
+                whole.append({"holdout": float(run.once.holdout)})
             return hashlib.sha256(canonical(plain_settings(whole)).encode()).hexdigest()
         return secrets.token_hex(32)
 

@@ -25,7 +25,7 @@ from tutelage.methods.report import layout_of_classes
 from tutelage.people.tiers import Tiers
 from tutelage.release import Once
 from tutelage.reporting import ClassAccuracy
-from tutelage.reporting.measured import Layout
+from tutelage.reporting.measured import ClassLayout
 from tutelage.reporting.record import Judged, Reached, Survived
 from tutelage.targets import ClassCodes, Classes, Goal
 
@@ -495,7 +495,7 @@ class PATEClassifier(ClassifierMixin, Estimator):
             return self.predict_proba(X)
         return np.eye(len(self.classes_))[np.searchsorted(self.classes_, self.predict(X))]
 
-    def _layout(self, groups: tuple[str, ...]) -> Layout:
+    def _layout(self, groups: tuple[str, ...]) -> ClassLayout:
         names = tuple(map(str, self.classes_.tolist()))
         return layout_of_classes(names, groups)
 

@@ -31,7 +31,7 @@ from tutelage.methods.sums import (
     sum_of_joint,
 )
 from tutelage.people.blocks import PeopleBlock
-from tutelage.reporting.measured import Layout
+from tutelage.reporting.measured import ClassLayout
 from tutelage.students.additive import (
     HALF,
     AdditiveClassifier,
@@ -455,7 +455,7 @@ class Additive(SumsOverSchema):
             sizes.unit,
         )
 
-    def _ballot_of_report(self, layout: Layout, student: AdditiveClassifier) -> SumOf:
+    def _ballot_of_report(self, layout: ClassLayout, student: AdditiveClassifier) -> SumOf:
         def sum_of(block: PeopleBlock, form: Vector) -> BallotSum:
             return sum_of_report(layout, student.predict_proba(block.rows), block, form.unit)
 

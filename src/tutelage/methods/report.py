@@ -21,10 +21,10 @@ from tutelage.methods.requests import AnyLayout, Asking, Ballot, Public, Reporte
 from tutelage.methods.sums import PeopleReady, sum_of_entries
 from tutelage.people.blocks import PeopleBlock
 from tutelage.privacy import PrivacyUnit
-from tutelage.reporting.measured import Layout
+from tutelage.reporting.measured import ClassLayout
 
 # Of all 1/σ², without and with people who only take part in the report: these are few.
-SHARE = 0.03
+SHARE_OF_REPORT = 0.03
 SHARE_OF_HOLDOUT = 0.1
 _BINS = 10  # of the score, if there are two classes
 
@@ -35,7 +35,7 @@ def _form_of(layout: AnyLayout, unit: PrivacyUnit) -> Vector:
 
 def _mechanism(noise: float, holdout: float) -> NoisySum:
     """Return how the report is released beside a student of this noise: it takes its share of both together."""
-    share = SHARE_OF_HOLDOUT if holdout else SHARE
+    share = SHARE_OF_HOLDOUT if holdout else SHARE_OF_REPORT
     # Ballots of the report are never negative, so that a replaced one moves their sum by √2 lengths and not by 2: at
     # the same cost, 1/σ² may be twice as large.
     return NoisySum(noise * sqrt((1 - share) / (2 * share)))
@@ -54,9 +54,9 @@ def sigma_of_report(noise: float, layout: AnyLayout) -> float:
     return _mechanism(noise, 0.0).noise_multiplier * sqrt(layout.norm_squared)
 
 
-def layout_of_classes(classes: Names, groups: Names = ("",)) -> Layout:
+def layout_of_classes(classes: Names, groups: Names = ("",)) -> ClassLayout:
     """Return the ballots on a student of these classes."""
-    return Layout(groups, classes, _BINS if len(classes) == 2 else 0)
+    return ClassLayout(groups, classes, _BINS if len(classes) == 2 else 0)
 
 
 def ask_report(
@@ -78,7 +78,7 @@ def ask_report(
         mechanism=mechanism,
         form=form,
         subject={"sum": subject},
-        ballot=_BallotOfApart(ballot),
+        ballot=_BallotOfHoldout(ballot),
         partial=True,
     )
     if answer is None:
@@ -89,18 +89,18 @@ def ask_report(
 
 @final
 @by_identity
-class _BallotOfApart:
+class _BallotOfHoldout:
     """A ballot of those who did not teach the student, if there are such people; public."""
 
     ballot: Ballot
 
     def cast(self, prepared: PeopleReady, request: Request, places: IntArray, /) -> Any:
         """Return the private sum of their ballots."""
-        return self.ballot.cast(prepared.apart or prepared, request, places)
+        return self.ballot.cast(prepared.holdout or prepared, request, places)
 
 
 def sum_of_report(
-    layout: Layout, chances: FloatArray, block: PeopleBlock, unit: PrivacyUnit
+    layout: ClassLayout, chances: FloatArray, block: PeopleBlock, unit: PrivacyUnit
 ) -> BallotSum:
     """Return the sum of the ballots of the people of a block, by the student's chances, shape (rows, classes)."""
     # Entries take rows apart, so that the chances take the place of the rows.
@@ -108,7 +108,7 @@ def sum_of_report(
     return sum_of_entries(partial(_entries, layout), seen, _form_of(layout, unit))
 
 
-def _entries(layout: Layout, block: PeopleBlock) -> tuple[IntArray, IntArray]:
+def _entries(layout: ClassLayout, block: PeopleBlock) -> tuple[IntArray, IntArray]:
     """Return the places of a row's ones in the ballot, shape (rows, ones), and how much they count."""
     # groups, predicted, bins: (rows,); block.rows: (rows, classes)
     groups = np.zeros(len(block.labels), np.int64) if block.groups is None else block.groups

@@ -45,7 +45,7 @@ from tutelage.features.schema import Schema
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.privacy import PrivacyUnit
 from tutelage.reporting.measured import (
-    Layout,
+    ClassLayout,
     Measured,
     MeasuredErrors,
     NumberLayout,
@@ -57,7 +57,7 @@ from tutelage.targets import ClassWeights
 from tutelage.teachers.nearest import FewVotes
 
 _AnyMechanism = Mechanism | NoisySum
-AnyLayout = Layout | NumberLayout
+AnyLayout = ClassLayout | NumberLayout
 
 
 @final

@@ -44,7 +44,7 @@ class PeopleReady(Private):
 
     people: People
     vectors: Vectors = field(default_factory=Vectors)
-    apart: "PeopleReady | None" = None  # who cast ballots for a test report alone
+    holdout: "PeopleReady | None" = None  # who cast ballots for a test report alone
 
     def __post_init__(self) -> None:
         # The rows of others were looked at when they were read.
@@ -146,11 +146,11 @@ class NoisySums(Method):
 
     def prepare(self, public: Public, people: People, /) -> PeopleReady:
         """Return the people, with their rows as the map, or the schema, shows them; private."""
-        apart = None
+        holdout = None
         if public.holdout and isinstance(people, PeopleInMemory):
             people, others = people.split(public.holdout)
-            apart = self._ready(public, others)
-        return replace(self._ready(public, people), apart=apart)
+            holdout = self._ready(public, others)
+        return replace(self._ready(public, people), holdout=holdout)
 
     def _ready(self, public: Public, people: People) -> PeopleReady:
         return PeopleReady(people.through(public.teacher_map, public.teacher_rows.shape[-1]))

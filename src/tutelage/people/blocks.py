@@ -24,9 +24,8 @@ class PeopleBlock(Private):
     rows: Matrix
     labels: IntArray  # class index of each row
     people: IntArray  # whose row it is, in ascending order: numbers that no other block has
-    groups: IntArray | None = (
-        None  # index of the group of each row, where a test report tells groups apart
-    )
+    # Index of the group of each row, where a test report tells groups apart.
+    groups: IntArray | None = None
 
     def only(self, kept: IntArray | slice) -> "PeopleBlock":
         """Return some of the rows."""

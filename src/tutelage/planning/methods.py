@@ -13,7 +13,7 @@ from tutelage.methods.base import with_student
 from tutelage.methods.report import layout_of_classes, sigma_of_report
 from tutelage.methods.teacher_votes import TeacherVotes
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PublicEpsilon
-from tutelage.reporting.measured import Layout, expected_half_width
+from tutelage.reporting.measured import ClassLayout, expected_half_width
 from tutelage.teachers import ensemble_of
 
 
@@ -45,7 +45,7 @@ class Target:
         )
 
     @property
-    def report(self) -> Layout | None:
+    def report(self) -> ClassLayout | None:
         """The ballots of the test report, if there is one."""
         return layout_of_classes(tuple(map(str, range(self.classes)))) if self.tested else None
 

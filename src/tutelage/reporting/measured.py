@@ -41,7 +41,7 @@ _RATIO = 2.8  # between a share and its curve; at most √8, see `NumberLayout`
 
 @final
 @frozen
-class Layout:
+class ClassLayout:
     """Where the numbers of a noisy sum about a classifier are, and what one person counts in them.
 
     A person's ballot is the mean over the person's rows of one 1 in a table (group, class, predicted class), times
@@ -374,7 +374,7 @@ class MeasuredErrors(Part, frozen=True, kw_only=True):
 
 
 def expected_half_width(
-    accuracy: float, sigma: float, layout: Layout, n_people: float, *, exact: bool
+    accuracy: float, sigma: float, layout: ClassLayout, n_people: float, *, exact: bool
 ) -> float | None:
     """Return half the width of the interval to expect for the accuracy of so many people; None if it is hidden.
 
@@ -389,7 +389,7 @@ def expected_half_width(
     return None if expected is None else (expected.high - expected.low) / 2
 
 
-def measured(values: IntArray, sigma: float, layout: Layout, n_people: int | None) -> Measured:
+def measured(values: IntArray, sigma: float, layout: ClassLayout, n_people: int | None) -> Measured:
     """Return the quality that a noisy sum of ballots measures, with intervals.
 
     Parameters
@@ -398,7 +398,7 @@ def measured(values: IntArray, sigma: float, layout: Layout, n_people: int | Non
         The released numbers.
     sigma : float
         Standard deviation of the noise of each number.
-    layout : Layout
+    layout : ClassLayout
         Where the numbers are.
     n_people : int or None
         Number of people that cast a ballot; None if it is private.
@@ -420,7 +420,7 @@ def _of_group(
     table: FloatArray,
     bins: FloatArray,
     sigma: float,
-    layout: Layout,
+    layout: ClassLayout,
     n_people: int | None,
 ) -> GroupMeasures:
     noise = sigma / layout.TABLE
@@ -456,7 +456,7 @@ def _of_group(
     )
 
 
-def _gaps(table: FloatArray, noise: float, layout: Layout) -> list[Gap]:
+def _gaps(table: FloatArray, noise: float, layout: ClassLayout) -> list[Gap]:
     """Return the largest differences between groups: in accuracy and, of two classes, in the recall of the second."""
     right = np.eye(len(layout.classes), dtype=bool)
     measures = {
