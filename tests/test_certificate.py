@@ -269,7 +269,7 @@ def test_a_run_whose_labels_only_score_prints_the_shares(tmp_path, called):
     ("changes", "said"),
     [
         ({"method": NoisyMoments(n_landmarks=30)}, "`rounds` of NoisyMoments must be 1 for"),
-        ({"method": TeacherVotes(n_teachers=20, n_queries=20)}, "must be NoisyMoments"),
+        ({"method": TeacherVotes(n_teachers=4, n_queries=4)}, "must be NoisyMoments"),
         ({"goal": "balanced_accuracy"}, "`goal` of PATEClassifier must come with a `class_weight`"),
         ({"classes": None}, "`classes` of PATEClassifier must be declared"),
         (
