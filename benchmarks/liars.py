@@ -77,7 +77,7 @@ def release(sums: Sums, hospitals: list[HospitalStays], lie: Lie, liars: int) ->
     asked, noise, found = sums.first_round("trial"), SystemNoise(), False
     names, people = list(asked.opened.people), asked.opened.people
     for _ in sums.events:
-        event, totals = sums.event_asked(asked.request), dict[str, np.ndarray]()
+        event, totals = sums.event_asked(asked), dict[str, np.ndarray]()
         for place, (name, stays) in enumerate(zip(names, hospitals, strict=True)):
             total = sum_of(sums, asked, stays, stays.y)
             if place < liars:

@@ -22,14 +22,16 @@ from conftest import REPOSITORY
 from parties import PROCESSES, free_ports
 from processes import until
 from test_cli import refusal, succeeded, tutelage
+from tutelage.accounting.filter import RenyiFilter
 from tutelage.cli import main
+from tutelage.cli.settings import read_settings
 from tutelage.exceptions import InvalidDataError
 from tutelage.ledger import Ledger
 from tutelage.students import load_student
 from tutelage_consortium import Consortium, Home, Mailbox
 from tutelage_consortium.command import rows_of
 from tutelage_consortium.invites import Invite, Place
-from tutelage_consortium.serving import taken_from
+from tutelage_consortium.serving import changes_of, taken_from
 from tutelage_consortium.terms_file import TermsFile
 
 pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
@@ -134,6 +136,18 @@ def test_terms_that_no_consortium_can_have_are_refused(tmp_path):
         ("left = ", "hospital-0 = ", "may have the same name"),
         ('unit = "patient"', "", "needs `unit`"),
         ("epsilon = 4.0", "epsilon = -1.0", "`epsilon` in [privacy] must be"),
+        ("[parties]", "[epsilons]\nhospital-1 = 4.0\n[parties]", "an ε below 4, that of [privacy]"),
+        ("[parties]", "[epsilons]\nleft = 1.0\n[parties]", "[epsilons] must give hospitals"),
+        (
+            "[parties]",
+            "[epsilons]\nhospital-1 = -1\n[parties]",
+            "`hospital-1` in [epsilons] must be",
+        ),
+        (
+            "[parties]",
+            "[epsilons]\nhospital-1 = 0.001\n[parties]",
+            "must be larger: a ballot has 1024",
+        ),
     ):
         (tmp_path / "terms.toml").write_text(TERMS.format(ports=[1, 2, 3]).replace(line, other))
         said = refused(
@@ -160,6 +174,55 @@ def test_an_amendment_may_change_members_and_nothing_else(folder):
         Invite.load(invite(folder, name)).terms for name in ("hospital-0", "hospital-3")
     )
     assert before["identifier"] == after["identifier"]
+
+
+def with_smaller_epsilon(folder: Path, **epsilons: float) -> str:
+    """Amend the terms, and return what the coordinator is told."""
+    lines = [f"{name.replace('_', '-')} = {epsilon}" for name, epsilon in epsilons.items()]
+    terms = (folder / "terms.toml").read_text().split("[epsilons]\n")[0]
+    (folder / "terms.toml").write_text("\n".join([terms + "[epsilons]", *lines, ""]))
+    return run("new", folder / "terms.toml", "--home", folder / "registry")
+
+
+def test_a_hospital_may_have_a_smaller_epsilon_of_its_own(folder):
+    said = with_smaller_epsilon(folder, hospital_1=1.0, hospital_2=3.9)
+    assert sorted(re.findall(r"(\S+)\.invite: send", said)) == [
+        str(folder / "registry" / "invites" / name) for name in ("hospital-1", "hospital-2")
+    ]
+    assert "up to ε = 3.9998 of ε = 4 at δ = 1e-05" in join(folder, "hospital-0")
+    told = join(folder, "hospital-1")
+    takes = re.search(r"up to ε = (0\.99\d+) of ε = 1 at δ = 1e-05", told)
+    assert takes is not None
+    assert "hospital-1 about 300 with ballots of 0.2" in " ".join(re.sub("[│┃]", " ", told).split())
+    ledger = Ledger.open(folder / "hospital-1" / "ledger")
+    assert ledger.state().budget == 1.0
+    agreed = TermsFile.of(Place.load(folder / "hospital-1").terms).draft()
+    whole, shortened, nearly = agreed.steps
+    assert 990 < nearly < whole == 1024
+    # The largest number of steps that the budget holds.
+    for steps, fits in ((shortened, True), (shortened + 1, False)):
+        other = replace(agreed, steps=(whole, steps, nearly))
+        event = other.scheme.event_of(None, "hospital-1")
+        assert (ledger.limit.cost(event) <= ledger.limit.capacity) is fits
+    with_smaller_epsilon(folder, hospital_1=0.5)
+    amended = TermsFile.of(Place.load(folder / "registry").terms).draft()
+    assert amended.fingerprint == agreed.fingerprint
+    assert changes_of(agreed, replace(amended, members=agreed.members)) == [
+        "hospital-1 has ballots of another length", "hospital-2 has ballots of another length"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("releases", [1, 7])
+@pytest.mark.parametrize("epsilon", [0.05, 1.0, 3.5])
+def test_a_hospital_with_its_own_epsilon_can_pay_for_all_releases(folder, releases, epsilon):
+    terms = (folder / "terms.toml").read_text()
+    terms = terms.replace("delta = 1e-5", f"delta = 1e-5\nreleases = {releases}")
+    (folder / "terms.toml").write_text(f"{terms}\n[epsilons]\nhospital-1 = {epsilon}\n")
+    file = TermsFile.of(read_settings(folder / "terms.toml"))
+    draft = file.draft()
+    event = draft.scheme.event_of(None, "hospital-1")
+    limit = RenyiFilter.suited_to(epsilon, 1e-5, event)
+    assert limit.fitting(event, 0) == releases
 
 
 def test_an_invite_of_nobody_is_refused(folder):
@@ -458,6 +521,7 @@ def processes(folder):
 
 @pytest.mark.rest
 def test_members_that_are_killed_come_back_and_late_ones_are_left_out(folder, processes):
+    with_smaller_epsilon(folder, hospital_1=2.0)
     for name in (*HOSPITALS, *PARTIES):
         join(folder, name)
         processes.serve(name)
@@ -488,7 +552,7 @@ def test_members_that_are_killed_come_back_and_late_ones_are_left_out(folder, pr
     for name in ("registry", "hospital-0", "hospital-1"):
         ledger = Ledger.open(folder / name / "ledger")
         assert [entry["kind"] for entry in ledger.export()].count("reserved") == 3, name
-        assert ledger.state().spent <= 4.0
+        assert 0.99 < ledger.state().spent / (2.0 if name == "hospital-1" else 4.0) <= 1
     for path in Path(Place.load(folder / "registry").mailbox).rglob("*"):
         assert not path.is_file() or b"p17" not in path.read_bytes()
     assert "has no room for this release" in refused("run", folder / "registry", "--as", "second")

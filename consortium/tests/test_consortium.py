@@ -66,6 +66,7 @@ OTHER_SUMS: list[dict[str, Any]] = [
     {"mechanism": NoisySum(9)},
     {"report": True},
     {"people": (300, 200, 100, 400, 501)},
+    {"steps": (1024, 1024, 1024, 1024, 512)},
     *({"schema": Schema({"age": (0, most)})} for most in (90, 91)),
 ]
 
@@ -73,6 +74,7 @@ OTHER_SUMS: list[dict[str, Any]] = [
 def test_the_digest_covers_every_field():
     assert set(OTHERS) == {field.name for field in fields(Consortium)} - {
         "people",
+        "steps",
         "schema",
         "method",
         "method_hash",
@@ -81,7 +83,7 @@ def test_the_digest_covers_every_field():
     others = [SECURE, SUM, *(replace(SECURE, **{name: value}) for name, value in OTHERS.items())]
     others += [replace(SUM, **change) for change in OTHER_SUMS]
     assert len({one.roster_hash for one in others}) == len(others)
-    amended = len({"members", "roster", "people"})  # which are no terms
+    amended = len({"members", "roster", "people", "steps"})  # which are no terms
     assert len({one.fingerprint for one in others}) == len(others) - amended
 
 

@@ -20,12 +20,13 @@ from hypothesis import strategies as st
 from conftest import REPOSITORY
 from consortia import PARTIES, PATIENT, Computing, all_ended, found, unanimous
 from tutelage.accounting import data_independent
-from tutelage.events import SummedNoise
+from tutelage.events import TIER_STEPS, SummedNoise
 from tutelage.exceptions import (
     BudgetExceededError,
     FederationError,
     ForgedMessageError,
     InvalidDataError,
+    InvalidParameterError,
     LedgerMismatchError,
     PartyLostError,
     QuorumError,
@@ -170,6 +171,7 @@ def row_of(*opened, **more):
         "format": 1,
         "release": "first",
         "people": dict.fromkeys(NAMES, PEOPLE),
+        "steps": {},
     }
     said |= {"sums": [*opened], **more}
     return np.frombuffer(json.dumps(said).encode(), dtype=np.uint8)[None]
@@ -186,7 +188,7 @@ def test_three_sums_are_opened_one_after_another_and_teach_a_table(members):
         collected: Any = members.aggregator().collect_sum(batch, members.mailbox)
         assert (collected.entities, collected.round.number) == (tuple(NAMES), number + 1)
         # Four hospitals add a share each, where two are counted on.
-        sigma = sums.event_asked(asked.request).sigma_of_share * math.sqrt(ENTITIES)
+        sigma = sums.event_asked(asked).sigma_of_share * math.sqrt(ENTITIES)
         noise.extend(((collected.values - plain(sums, asked)) / sigma).ravel())
         spent.append(members.ledger(NAMES[0]).state().spent)
     assert is_normal(noise)
@@ -208,7 +210,7 @@ def test_each_number_of_a_hospitals_sum_has_its_own_noise_as_wide_as_its_ledger_
 ):
     """Differences between classes, and between numbers of a class, would lose a noise that they share."""
     (batch, asked), member = asked_by(members), members.home(NAMES[0]).identity.member
-    event = members.consortium.sums().event_asked(asked.request)
+    event = members.consortium.sums().event_asked(asked)
     wider = SummedNoise(replace(event.event, sigma=3 * event.event.sigma), event.shares)
     members.consortium.boundary(members.ledger(NAMES[0]), member).reserve_once(batch, wider)
     cast_one(members, batch)
@@ -384,7 +386,7 @@ def test_the_sums_cost_what_those_of_a_fit_do_with_the_noise_of_the_honest(sums)
     assert sums.terms.most_queries() == 1
     asked = first_of(sums)
     for most in sums.events:
-        event = sums.event_asked(asked.request)
+        event = sums.event_asked(asked)
         assert (event.event.sigma, event.event.norm_squared) == (
             most.event.sigma,
             most.event.norm_squared,
@@ -441,7 +443,7 @@ def test_ballots_of_hospitals_add_up_to_those_of_all_and_one_person_moves_them_b
 def test_hospitals_that_answered_stand_for_all(sums):
     event = sums.events[0]
     answer = _answer(
-        _OpenedSum((NAMES[2],), (7,) * event.variables), dict.fromkeys(NAMES, PEOPLE), event
+        _OpenedSum((NAMES[2],), (7,) * event.variables), sums.beginning_of("first"), event
     )
     assert set(answer.values.ravel()) == {28}
     assert answer.sigma == pytest.approx(4 * event.sigma_of_share)
@@ -453,6 +455,8 @@ DAMAGED = [
     row_of(file="round"),
     row_of(release=""),
     row_of(people={}),
+    row_of(steps={NAMES[0]: 0}),
+    row_of(steps={NAMES[0]: TIER_STEPS + 1}),
     np.repeat(row_of(OPENED), 2, axis=0),
     *(
         row_of(OPENED | {"entities": entities})
@@ -600,3 +604,126 @@ def test_terms_with_a_report_are_stored_and_others_are_as_before(sums, tmp_path)
     assert tested.fingerprint != terms.fingerprint
     tested.save(tmp_path / "terms.json")
     assert Consortium.load(tmp_path / "terms.json").report
+
+
+HALF = (TIER_STEPS, TIER_STEPS // 2, TIER_STEPS, TIER_STEPS)
+
+
+@pytest.fixture(scope="module")
+def sums_in_steps(sums):
+    return replace(sums.terms, steps=HALF).sums()
+
+
+def test_a_hospital_with_ballots_of_half_the_length_is_charged_a_quarter(sums, sums_in_steps):
+    scheme = sums_in_steps.terms.scheme
+    for name, share in zip(NAMES, (1, 1 / 4, 1, 1), strict=True):
+        event = scheme.event_of(None, name)
+        costs = [data_independent.rdp(one).values for one in (event, sums.terms.scheme.event_of())]
+        np.testing.assert_allclose(costs[0], share * costs[1], rtol=1e-3)
+    assert scheme.event_of(None, NAMES[0]) == scheme.event_of()
+    assert sums_in_steps.terms.fingerprint == sums.terms.fingerprint
+    assert sums_in_steps.terms.roster_hash != sums.terms.roster_hash
+    assert sums_in_steps.terms.most_queries() == 1
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_one_person_moves_a_shortened_sum_by_the_length_that_the_hospital_is_charged_for(
+    sums_in_steps, number
+):
+    """Every round, after true sums of the rounds before; the bound of a hospital with whole ballots is twice as far."""
+    asked = first_of(sums_in_steps)
+    X, y, ids = people(number)
+    steps = asked.opened.steps_of(NAMES[number])
+    while asked.number < 3:
+        event = sums_in_steps.event_asked(asked, NAMES[number]).event
+        own = steps * ballots_of(sums_in_steps, asked, X, y, ids).totals
+        furthest = 0.0
+        for person in range(8):
+            stay = ids != person
+            gone = steps * ballots_of(sums_in_steps, asked, X, y, ids, stay).totals
+            furthest = max(furthest, float(((gone - own) ** 2).sum()))
+        assert 0.2 * event.norm_squared < furthest <= event.norm_squared
+        total = sum(
+            asked.opened.steps_of(name) * plain(sums_in_steps, asked, [each])
+            for each, name in enumerate(NAMES)
+        )
+        asked = sums_in_steps.round_after(asked, total, NAMES)
+
+
+@pytest.mark.parametrize("answered", [[0, 1, 2, 3], [1], [1, 2]])
+def test_shortened_ballots_stand_for_whole_ones_of_all_hospitals_with_more_noise(
+    sums, sums_in_steps, answered
+):
+    """If all hospitals have the same people, what is learned of them is the same, whoever answered."""
+    names = [NAMES[number] for number in answered]
+    ballots = plain(sums, first_of(sums), [0]).ravel()
+    values, noise = [], []
+    for one in (sums, sums_in_steps):
+        opened = one.beginning_of("first")
+        weights = [opened.steps_of(name) for name in names]
+        sum_of_all = _OpenedSum(tuple(names), tuple((sum(weights) * ballots).tolist()))
+        answer = _answer(sum_of_all, opened, one.events[0])
+        values.append(answer.values.ravel())
+        noise.append(answer.sigma)
+    np.testing.assert_array_equal(values[0], values[1])
+    lengths = [HALF[number] / TIER_STEPS for number in answered]
+    assert noise[1] == pytest.approx(noise[0] * len(answered) / sum(lengths))
+
+
+def test_a_report_counts_people_of_a_hospital_with_short_ballots_by_their_length(sums):
+    tested = replace(sums.terms, report=True, steps=HALF).sums()
+    asked = first_of(tested)
+    for _ in tested.events:
+        total = sum(
+            asked.opened.steps_of(name) * plain(tested, asked, [number])
+            for number, name in enumerate(NAMES)
+        )
+        asked = tested.round_after(asked, total, NAMES)
+    found: Any = asked.report.quality()
+    assert found.groups[0].people.value == pytest.approx(3.5 * PEOPLE, rel=0.01)
+    interval = found.groups[0].accuracy
+    assert 0.02 < interval.high - interval.low < 0.2  # of 700 people, not of 700,000 steps
+
+
+def test_a_hospital_with_short_ballots_sends_and_pays_for_them(tmp_path):
+    members, noise = agreed(tmp_path, steps=HALF), []
+    sums = members.consortium.sums()
+    collected: Any = None
+    for _ in range(3):
+        batch, asked = asked_by(members)
+        cast_by_all(members, batch)
+        all_ended(members, batch)
+        for number, name in enumerate(NAMES):
+            own = asked.opened.steps_of(name) * plain(sums, asked, [number])
+            sigma = sums.event_asked(asked, name).sigma_of_share
+            noise.append(((sent(members, batch, name) - own) / sigma).ravel())
+        collected = members.aggregator().collect_sum(batch, members.mailbox)
+        assert collected.entities == tuple(NAMES)
+    assert is_normal(np.concatenate(noise))
+    assert right(collected.round) > 0.68
+    for name in ("aggregator", *NAMES):
+        ledger = members.ledger(name)
+        assert ledger.verify().spent == pytest.approx(
+            ledger.account.share_of(sums.event_from(0, name)), rel=1e-3
+        )
+    spent = [members.ledger(name).state().spent for name in NAMES]
+    assert spent[1] / spent[0] == pytest.approx(1 / 4, rel=0.01)
+
+
+def test_ballots_of_another_length_than_in_an_accepted_roster_are_refused(members):
+    batch = packed(members, row_of(steps=dict(zip(NAMES, HALF, strict=True))))
+    (X, y, ids), entity = people(0), members.entity(NAMES[0])
+    with pytest.raises(StaleBatchError, match="lengths of ballots than any roster"):
+        entity.cast(batch, X, y, members.mailbox, entity_ids=ids)
+    assert members.ledger(NAMES[0]).state().spent == 0
+
+
+@pytest.mark.parametrize("steps", [(5, 5), (0, 5, 5, 5), (5, 5, 5, TIER_STEPS + 1)])
+def test_lengths_of_ballots_that_cannot_be_are_refused(sums, steps):
+    with pytest.raises(InvalidParameterError, match="`steps` of Consortium must"):
+        replace(sums.terms, steps=steps)
+
+
+def test_terms_with_shorter_ballots_are_stored(sums_in_steps, tmp_path):
+    sums_in_steps.terms.save(tmp_path / "terms.json")
+    assert Consortium.load(tmp_path / "terms.json").steps == HALF

@@ -30,6 +30,7 @@ from tutelage.cli.text import (
     verb_group,
     write_page,
 )
+from tutelage.events import TIER_STEPS
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.features.schema import code_by_value, type_wanted
 from tutelage.ledger import Ledger
@@ -116,8 +117,8 @@ def new(
         file = file.with_identifier(agreed.identifier)
         if file.draft().fingerprint != agreed.draft().fingerprint:
             raise ConfigError(
-                f"{terms} may differ from the terms in {home} only in [hospitals], [parties] and `coordinator`. For "
-                "other terms, found another consortium in another folder."
+                f"{terms} may differ from the terms in {home} only in [hospitals], [epsilons], [parties] and "
+                "`coordinator`. For other terms, found another consortium in another folder."
             )
         if not [*home.glob("*.private.json")]:
             Home.retire_keys(home)
@@ -130,9 +131,11 @@ def new(
     kits = {} if server is None else _kits(home, file.identifier, server, members)
     for name in members:
         path = home / _INVITES / f"{name}.invite"
+        sent = TermsFile.of(Invite.load(path).terms) if path.exists() else None
         if (
-            not path.exists()
-            or TermsFile.of(Invite.load(path).terms).seats.get(name) != file.seats[name]
+            sent is None
+            or sent.seats.get(name) != file.seats[name]
+            or sent.epsilon_of(name) != file.epsilon_of(name)
         ):
             path.unlink(missing_ok=True)
             Invite(name, file.as_dict(), server, shared, kits.get(name, {})).save(path)
@@ -203,7 +206,8 @@ def join(
             data = data.resolve()
             earlier = earlier_budgets(data, people, folder.resolve().parent, found)
             if earlier:
-                said += f"\n{_second_budget(data, earlier, file, insist=insist)}"
+                own = file.epsilon_of(found.name)
+                said += f"\n{_second_budget(data, earlier, file, own, insist=insist)}"
             # This is of private rows: it goes to the owner, and into no output that others may see.
             say(said, err=True)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -416,10 +420,14 @@ def _describe(terms: Consortium, home: Path) -> None:
     row("classes", Text(join_names(terms.classes)))
     row("protects", Text(f"{terms.unit.name}: {terms.unit.neighboring.sentence}"))
     row("quorum", f"{terms.quorum} of {len(terms.entities)}; {terms.colluding} may collude")
-    row(
-        "people",
-        Text(join_names([f"{name} about {number:,}" for name, number in terms.people_at.items()])),
-    )
+    people = list[str]()
+    for name, number in terms.people_at.items():
+        steps = terms.steps_at.get(name, TIER_STEPS)
+        told = f"{name} about {number:,}"
+        if steps < TIER_STEPS:
+            told += f" with ballots of {steps / TIER_STEPS:.3f} of the length"
+        people.append(told)
+    row("people", Text(join_names(people)))
     kinds = zip(schema.columns.items(), schema.ordered, strict=True)
     columns = [
         f"{name}: {(' to ' if ordered else ', ').join(map(str, one))}"
@@ -428,7 +436,8 @@ def _describe(terms: Consortium, home: Path) -> None:
     row("columns", Text("\n".join(columns)))
     row("noise", Text(repr(terms.mechanism)))
     if (home / _LEDGER).exists():
-        row("a release takes", taken_from(Ledger.open(home / _LEDGER), terms.scheme.event_of()))
+        most = terms.scheme.event_of(None, Home(home).member.name)
+        row("a release takes", taken_from(Ledger.open(home / _LEDGER), most))
     plain_console().print(table)
 
 
@@ -468,17 +477,19 @@ def _require_home(folder: Path, *, new_keys: bool) -> None:
 def _make_ledger(home: Path, file: TermsFile, draft: Consortium, member: str) -> Ledger:
     return Ledger.create(
         home / _LEDGER,
-        epsilon=file.privacy.epsilon,
+        epsilon=file.epsilon_of(member),
         delta=file.privacy.delta,
         unit=draft.unit,
         owner=member,
-        suited_to=draft.scheme.event_of(),
+        suited_to=draft.scheme.event_of(None, member),
     )
 
 
-def _second_budget(data: Path, earlier: list[Ledger], file: TermsFile, *, insist: bool) -> str:
+def _second_budget(
+    data: Path, earlier: list[Ledger], file: TermsFile, own: float, *, insist: bool
+) -> str:
     """Return the sum of the budgets that people in a table would have, as a sentence; refuse it without `insist`."""
-    epsilon = fsum([*(ledger.limit.epsilon for ledger in earlier), file.privacy.epsilon])
+    epsilon = fsum([*(ledger.limit.epsilon for ledger in earlier), own])
     delta = fsum([*(ledger.limit.delta for ledger in earlier), file.privacy.delta])
     second = (
         f"People of {data.name} have a budget in {join_names([str(one.path) for one in earlier])}. With this one, they "

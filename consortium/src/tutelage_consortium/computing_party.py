@@ -270,7 +270,7 @@ class ComputingParty:
                 left_out[entity.name] = str(error)
         # A release of sums names the entities, with their numbers of people, with which it was begun.
         if expected.people is not None:
-            self._home.require_known(expected.people)
+            self._home.require_known(expected.people, expected.steps or {})
             held = {name: shares for name, shares in held.items() if name in expected.people}
         return held, left_out
 

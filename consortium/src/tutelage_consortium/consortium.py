@@ -76,6 +76,9 @@ class Consortium(ConsortiumTerms):
         At most about how many people each entity has, in the order of the entities, for a sum only. They are public,
         decide how fine the bins are, how far the others stand for entities that miss a sum, and what the test of sizes
         accepts: agree on round numbers that no entity exceeds.
+    steps : tuple of int, optional
+        Of how many steps, 1 to 1,024 of a whole ballot, the ballots of each entity's people are, in the order of the
+        entities, for a sum only. Default: all are whole. An entity with shorter ballots spends less of its own budget.
     schema : Schema, optional
         The columns, for a sum only.
     method : str, optional
@@ -90,7 +93,7 @@ class Consortium(ConsortiumTerms):
         Whether a last sum says how good the student is on the people of all hospitals, for a sum only. It is a part of
         the budget.
     roster : int
-        How often members, their keys or addresses, or `people` were amended. The terms stay the same.
+        How often members, their keys or addresses, `people` or `steps` were amended. The terms stay the same.
     identifier : str
         32 hexadecimal digits. Default: random.
     """
@@ -110,10 +113,10 @@ class Consortium(ConsortiumTerms):
         if isinstance(self.scheme, SharedSums):  # which checks the terms as it is made
             if self.method is not None:
                 files = hash_of_method(self.sums().method)
-        elif self.schema is not None or self.people or self.method is not None or self.report:
+        elif any((self.schema, self.people, self.steps, self.method, self.report)):
             raise InvalidParameterError(
                 "Consortium.people",
-                "be left out unless $mechanism is a NoisySum, and so must $schema, $method and $report",
+                "be left out unless $mechanism is a NoisySum, and so must $steps, $schema, $method and $report",
             )
         if files is not None and self.method_hash not in (None, files):
             raise InvalidParameterError(

@@ -136,7 +136,7 @@ class Entity:
                 f"Release {asked.opened.release!r} was begun before {self._member.name} was a member. Nothing was "
                 "spent. Take part in the next release."
             )
-        self._home.require_known(asked.opened.people)
+        self._home.require_known(asked.opened.people, asked.opened.steps)
         stay = None
         whom = None
         if entity_ids is not None:
@@ -150,7 +150,9 @@ class Entity:
             sight = sight_of(sums, X, np.asarray(y), entity_ids)
             for told in (*warnings_of_columns(sight), *sight.read_off()):
                 warn(told, PreflightWarning)
-        return self._answer(batch, mailbox, totals, sums.event_from(asked.number), whom)
+        name = self._member.name
+        ballots = totals * asked.opened.steps_of(name)
+        return self._answer(batch, mailbox, ballots, sums.event_left(asked, name), whom)
 
     def _answer(
         self, batch: Batch, mailbox: Mailbox, ballots: IntArray, rest: Event, whom: Whom | None
@@ -170,7 +172,8 @@ class Entity:
                         f"Batch {batch.identifier} was voted on before, and its shares are gone from {_VOTES}/. "
                         "Restore them; new ones would hold fresh noise, which is another release."
                     )
-                if not _covers(reservation.event, self.consortium.scheme.event_of(batch)):
+                asked = self.consortium.scheme.event_of(batch, self._member.name)
+                if not _covers(reservation.event, asked):
                     raise StaleBatchError(
                         f"Batch {batch.identifier} was paid for as another sum than is asked for now, because the "
                         "program or the file of the method changed. Nothing was sent. Ask for a new release."
@@ -240,7 +243,8 @@ class Entity:
         for party in self._recipients:
             require_unused_path(mailbox.answer(batch, self._member, party).path)
         boundary.account.require_room(rest, batch.n_queries)
-        return boundary.reserve_once(batch, self.consortium.scheme.event_of(batch))
+        event = self.consortium.scheme.event_of(batch, self._member.name)
+        return boundary.reserve_once(batch, event)
 
 
 def _covers(reserved: Event, asked: Event) -> bool:

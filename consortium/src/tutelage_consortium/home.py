@@ -97,13 +97,14 @@ class Home:
         ]
         return Consortium.load(self._path / _ROSTERS / f"{max(numbers)}.json") if numbers else None
 
-    def require_known(self, people: Mapping[str, int]) -> None:
-        """Refuse numbers of people that are not those of a roster that this member accepted."""
+    def require_known(self, people: Mapping[str, int], steps: Mapping[str, int]) -> None:
+        """Refuse numbers of people, or lengths of ballots, that are not those of a roster that this member accepted."""
         for path in (self._path / _ROSTERS).glob("*.json"):
-            if people == Consortium.load(path).people_at:
+            roster = Consortium.load(path)
+            if (people, steps) == (roster.people_at, roster.steps_at):
                 return
         raise StaleBatchError(
-            f"A release began with other hospitals or numbers of people than any roster "
+            f"A release began with other hospitals, numbers of people or lengths of ballots than any roster "
             f"that {self.member.name} has accepted. Nothing was spent. Ask for a new release."
         )
 

@@ -63,8 +63,9 @@ class Expected(NamedTuple):
     shape: tuple[int, int, int]  # blocks, queries and classes, or numbers of a sum
     # By entity: what projections of its noised values stay below, if they are tested.
     bounds: dict[str, int] | None
-    # Entities that a release was begun with, and about how many people each has.
+    # Entities that a release was begun with, about how many people each has, and the steps of their ballots.
     people: dict[str, int] | None = None
+    steps: dict[str, int] | None = None
 
 
 def shares_of(values: IntArray, *, summed: bool = False) -> list[bytes]:
@@ -145,8 +146,8 @@ class SharedVotes:
         )
         return [SummedNoise(part.event, self.terms.honest) for part in whole.flatten()]  # type: ignore[arg-type]
 
-    def event_of(self, batch: Batch | None = None) -> Event:  # noqa: ARG002
-        """Return the largest event of one query."""
+    def event_of(self, batch: Batch | None = None, entity: str | None = None) -> Event:  # noqa: ARG002
+        """Return the largest event of one query, for the people of every entity."""
         parts = self.parts()
         return parts[0] if len(parts) == 1 else Composed(tuple(parts))
 

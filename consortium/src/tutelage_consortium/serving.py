@@ -12,7 +12,7 @@ from typing import final
 import numpy as np
 
 from tutelage._internal.typing import IntArray, Matrix
-from tutelage.events import Event
+from tutelage.events import TIER_STEPS, Event
 from tutelage.exceptions import FederationError, InvalidDataError, LedgerError, TutelageError
 from tutelage.ledger import Ledger
 from tutelage.privacy import round_up
@@ -188,7 +188,7 @@ class Serving:
             return True
         # Nor is one approval good for a second batch of a sum.
         if (release, asked.number) not in self._approved:
-            takes = taken_from(ledger, terms.sums().event_from(asked.number))
+            takes = taken_from(ledger, terms.sums().event_left(asked, self.home.member.name))
             if not self.approves(
                 f"{terms.aggregator.name} asks for release {release!r}, which takes {takes}. "
                 f"{ledger.state()}\nCast ballots?"
@@ -291,6 +291,8 @@ def changes_of(before: Consortium, after: Consortium) -> list[str]:
             changes.append(f"{name} has new keys or another address")
         elif before.people_at.get(name) != people.get(name):
             changes.append(f"{name} has about {people.get(name):,} people")
+        if before.steps_at.get(name, TIER_STEPS) != after.steps_at.get(name, TIER_STEPS):
+            changes.append(f"{name} has ballots of another length")
     return sorted(changes)
 
 

@@ -5,7 +5,7 @@ these, as after a crash of a fit (`tutelage.methods`), and so comes to the ballo
 """
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil, log, prod, sqrt
@@ -23,7 +23,7 @@ from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.boundary import BatchBoundary
 from tutelage.digests import canonical
-from tutelage.events import Composed, Event, NoisySumGaussian, SummedNoise
+from tutelage.events import TIER_STEPS, Composed, Event, NoisySumGaussian, SummedNoise
 from tutelage.exceptions import ForgedMessageError, InvalidParameterError
 from tutelage.features.schema import Schema
 from tutelage.ledger import Ledger
@@ -69,12 +69,18 @@ class _SumsSoFar:
     release: Annotated[str, Meta(min_length=1, max_length=100)]
     # About how many each hospital has.
     people: dict[str, Annotated[int, Meta(ge=1, le=_MOST_PEOPLE)]]
+    # Of how many steps the ballots of each one's people are; empty if all are whole.
+    steps: dict[str, Annotated[int, Meta(ge=1, le=TIER_STEPS)]]
     sums: tuple[_OpenedSum, ...] = ()
 
     def to_row(self) -> npt.NDArray[np.uint8]:
         """Return this as one row of bytes."""
         said = canonical(file_entries("opened sums", self))
         return np.frombuffer(said.encode(), dtype=np.uint8)[np.newaxis]
+
+    def steps_of(self, entity: str | None) -> int:
+        """Return what the ballots of an entity's people are multiplied by, or without an entity a whole ballot."""
+        return self.steps.get(entity or "", TIER_STEPS) if self.steps else 1
 
 
 @final
@@ -142,22 +148,47 @@ class Sums:
 
     @property
     def events(self) -> tuple[SummedNoise, ...]:
-        """The most that opening the sum of each round is."""
+        """The most that opening the sum of each round is, for people whose ballots are whole."""
+        return self._events_for(self.beginning_of("all"), None)
+
+    def _events_for(self, opened: _SumsSoFar, entity: str | None) -> tuple[SummedNoise, ...]:
         whole = self.method.event(replace(self.public(1).sizes, people_known=True))
         return tuple(
-            self._event_of_shares(part.event) for part in whole.flatten() for _ in range(part.times)
+            self._event_of_shares(part.event, opened, entity)
+            for part in whole.flatten()
+            for _ in range(part.times)
         )
 
-    def event_from(self, first: int) -> Event:
-        """Return the most that opening the sums of a round and of all rounds after it is."""
-        return Composed(self.events[first:])
+    def event_from(self, first: int, entity: str | None = None) -> Event:
+        """Return the most that opening the sums of a round and of all rounds after it is, for the people of an entity.
 
-    def event_asked(self, request: Request) -> SummedNoise:
-        """Return the event of opening the sum that is asked for."""
-        return self._event_of_shares(request.mechanism.most(request.form, simulated=False))
+        Without an entity, it is for people whose ballots are whole.
+        """
+        return Composed(self._events_for(self.beginning_of("all"), entity)[first:])
 
-    def _event_of_shares(self, event: Event) -> SummedNoise:
-        return SummedNoise(cast("NoisySumGaussian", event), self.terms.honest)
+    def event_left(self, asked: Round, entity: str) -> Event:
+        """Return the most that opening all sums of a release from this one on is, for the people of an entity."""
+        return Composed(self._events_for(asked.opened, entity)[asked.number :])
+
+    def event_asked(self, asked: Round, entity: str | None = None) -> SummedNoise:
+        """Return the event of opening the sum that is asked for; its entity is as in `event_from`."""
+        return self.event_of_request(asked.request, asked.opened, entity)
+
+    def event_of_request(
+        self, request: Request, opened: _SumsSoFar, entity: str | None = None
+    ) -> SummedNoise:
+        """Return the event of a sum that is asked for by what was opened; its entity is as in `event_from`."""
+        whole = request.mechanism.most(request.form, simulated=False)
+        return self._event_of_shares(whole, opened, entity)
+
+    def _event_of_shares(self, whole: Event, opened: _SumsSoFar, entity: str | None) -> SummedNoise:
+        event = cast("NoisySumGaussian", whole)
+        in_steps = replace(
+            event,
+            sigma=event.sigma * opened.steps_of(None),
+            norm_squared=event.norm_squared * opened.steps_of(entity) ** 2,
+        )
+        return SummedNoise(in_steps, self.terms.honest)
 
     def round_of(self, batch: Batch) -> Round:
         """Return the round that a batch asks, after checking that it is one under these terms."""
@@ -189,7 +220,7 @@ class Sums:
         report = None
         if outcome.report is not None and len(opened.sums) == len(self.events):
             # The ballots alone: they do not stand for the people of hospitals that did not answer.
-            scale = _scale_of(opened.sums[-1], opened.people)
+            scale = _scale_of(opened.sums[-1], opened) * opened.steps_of(None)
             report = outcome.report._replace(
                 values=np.rint(outcome.report.values / scale).astype(np.int64),
                 sigma=outcome.report.sigma / scale,
@@ -204,9 +235,9 @@ class Sums:
 
         def answer_to(request: Request) -> Answer:
             asked.append(request)
-            event = self.event_asked(request)
+            event = self.event_of_request(request, opened)
             if left:
-                return _answer(left.pop(0), opened.people, event)
+                return _answer(left.pop(0), opened, event)
             return Answer(np.zeros((1, event.variables), dtype=np.int64), event, 0.0)
 
         steps = self.method.steps(self.public(sum(opened.people.values())))
@@ -214,7 +245,11 @@ class Sums:
 
     def first_round(self, release: str) -> Round:
         """Return the first round of a release of all present members."""
-        return self._after(_SumsSoFar(release, self.terms.people_at))
+        return self._after(self.beginning_of(release))
+
+    def beginning_of(self, release: str) -> _SumsSoFar:
+        """Return a release of all present members of which nothing is opened."""
+        return _SumsSoFar(release, self.terms.people_at, self.terms.steps_at)
 
 
 @final
@@ -244,6 +279,14 @@ class SharedSums:
                 raise InvalidParameterError(
                     "Consortium.people", f"be at most {_MOST_PEOPLE} per entity"
                 )
+        if len(terms.steps) not in (0, entities) or not all(
+            1 <= integer_at_least(steps, 1, "steps", "Consortium") <= TIER_STEPS
+            for steps in terms.steps
+        ):
+            raise InvalidParameterError(
+                "Consortium.steps",
+                f"be left out, or have {entities} numbers from 1 to {TIER_STEPS}, one for each entity",
+            )
         if terms.unit == ONE_ENTITY:
             raise InvalidParameterError(
                 "Consortium.unit",
@@ -260,10 +303,11 @@ class SharedSums:
 
     def _check_requests(self) -> None:
         """Refuse a method that asks for other sums than it says, as far as they can be seen beforehand."""
-        asked, _ = self.sums.driven(_SumsSoFar("check", self.terms.people_at))
+        begun = self.sums.beginning_of("check")
+        asked, _ = self.sums.driven(begun)
         fits = len(asked) == len(self.sums.events)
         for request, event in zip(asked, self.sums.events, strict=False):
-            one = _gaussian_of(self.sums.event_asked(request))
+            one = _gaussian_of(self.sums.event_of_request(request, begun))
             most = _gaussian_of(event)
             fits &= one.norm_squared <= most.norm_squared and one.dimension <= most.dimension
         if not fits:
@@ -279,11 +323,14 @@ class SharedSums:
         """The sums that are opened."""
         return Sums(self.terms, self.mechanism)
 
-    def event_of(self, batch: Batch | None = None) -> Event:
-        """Return the event of opening the sum of the round in a batch; at most, of all rounds."""
+    def event_of(self, batch: Batch | None = None, entity: str | None = None) -> Event:
+        """Return the event of opening the sum of the round in a batch; at most, of all rounds.
+
+        Its entity is as in `Sums.event_from`.
+        """
         if batch is None:
-            return self.sums.event_from(0)
-        return self.sums.event_asked(self.sums.round_of(batch).request)
+            return self.sums.event_from(0, entity)
+        return self.sums.event_asked(self.sums.round_of(batch), entity)
 
     def fits(self, queries: int) -> bool:
         """Return whether it is one round, whose sum fits a message, and the bounds the numbers that can be tested."""
@@ -326,12 +373,14 @@ class SharedSums:
     def expected_shares(self, batch: Batch) -> Expected:
         """Return what shares of a sum must be like, whose length is at most that of all ballots one after another."""
         asked = self.sums.round_of(batch)
-        people = asked.opened.people
-        event = self.sums.event_asked(asked.request)
+        opened = asked.opened
         bounds = None
         if self.terms.size_test:
-            bounds = {name: _bound_of_projection(number, event) for name, number in people.items()}
-        return Expected((1, 1, prod(asked.shape)), bounds, people)
+            bounds = {
+                name: _bound_of_projection(number, self.sums.event_asked(asked, name))
+                for name, number in opened.people.items()
+            }
+        return Expected((1, 1, prod(asked.shape)), bounds, opened.people, opened.steps)
 
     async def result(self, session: "Session", totals: sharing.ElementArray) -> bytes:  # noqa: ARG002
         """Return one party's share of the sum."""
@@ -361,21 +410,22 @@ def hash_of_method(method: Method) -> str:
     return sha256_of(b"\n".join(found))
 
 
-def _answer(opened: _OpenedSum, people: Mapping[str, int], event: SummedNoise) -> Answer:
-    """Return a sum as if all people had cast ballots: those of the hospitals that did stand for all."""
-    known = {*opened.entities} & people.keys()
-    if not known or len(opened.entities) != len(known) or len(opened.values) != event.variables:
+def _answer(one: _OpenedSum, opened: _SumsSoFar, event: SummedNoise) -> Answer:
+    """Return a sum as if all people had cast whole ballots: those of the hospitals that did stand for all."""
+    known = {*one.entities} & opened.people.keys()
+    if not known or len(one.entities) != len(known) or len(one.values) != event.variables:
         raise _refusal()
-    scale = _scale_of(opened, people)
-    values = np.rint(np.array(opened.values, dtype=np.float64) * scale)
+    scale = _scale_of(one, opened)
+    values = np.rint(np.array(one.values, dtype=np.float64) * scale)
     if not np.abs(values).max() <= _MOST:
         raise _refusal()
     return Answer(values.astype(np.int64)[np.newaxis], event, 0.0, noise_of(event, known) * scale)
 
 
-def _scale_of(opened: _OpenedSum, people: Mapping[str, int]) -> float:
-    """Return how many times as many people all hospitals have as those whose ballots are in a sum."""
-    return sum(people.values()) / sum(people[name] for name in opened.entities)
+def _scale_of(one: _OpenedSum, opened: _SumsSoFar) -> float:
+    """Return what a sum is multiplied by to stand for whole ballots of the people of all hospitals."""
+    in_it = sum(opened.people[name] * opened.steps_of(name) for name in one.entities)
+    return sum(opened.people.values()) / in_it
 
 
 def _bound_of_projection(people: int, event: SummedNoise) -> int:

@@ -18,7 +18,7 @@ from tutelage.signing import require_hexadecimal
 from tutelage_consortium.keys import Member, Role, names_of
 
 DEFAULT_METHOD = "additive"
-_ROSTER = ("members", "people", "roster")
+_ROSTER = ("members", "people", "steps", "roster")
 _CONSONANTS = "bdfghjklmnprstvz"
 _VOWELS = "aiou"
 
@@ -36,6 +36,7 @@ class ConsortiumTerms:
     colluding: int
     unit: PrivacyUnit
     people: tuple[int, ...] = ()
+    steps: tuple[int, ...] = ()
     schema: Schema | None = None
     method: str | None = None
     method_hash: str | None = None
@@ -45,7 +46,7 @@ class ConsortiumTerms:
     identifier: str = field(default_factory=lambda: secrets.token_hex(16))
 
     def __post_init__(self) -> None:
-        for name in ("members", "people", "classes"):
+        for name in ("members", "people", "steps", "classes"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.schema is not None:
             object.__setattr__(self, "schema", _as_stored(self.schema))
@@ -85,6 +86,11 @@ class ConsortiumTerms:
         return dict(zip(names_of(self.entities), self.people, strict=False))
 
     @property
+    def steps_at(self) -> dict[str, int]:
+        """Of how many steps the ballots of each entity's people are, by its name; empty if all are whole."""
+        return dict(zip(names_of(self.entities), self.steps, strict=False))
+
+    @property
     def computing_parties(self) -> tuple[Member, ...]:
         """The three members that compute on shares, in party order."""
         return self._with(Role.COMPUTING)
@@ -103,7 +109,8 @@ class ConsortiumTerms:
     def fingerprint(self) -> str:
         """SHA-256 of the terms without the roster, 64 hexadecimal digits: what every message and ledger entry names.
 
-        Members, their keys and addresses, and how many people they have can be amended; the terms stay the same.
+        Members, their keys and addresses, and how many people they have, with ballots of what length, can be amended;
+        the terms stay the same.
         """
         terms = {name: value for name, value in self.as_dict().items() if name not in _ROSTER}
         return sha256_of(b"tutelage terms\0" + canonical(terms).encode())

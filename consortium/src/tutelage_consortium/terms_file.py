@@ -1,18 +1,20 @@
 """The terms file of a consortium: TOML, with everything that hospitals agree on but their keys."""
 
 import secrets
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 from msgspec.structs import replace
 
 from tutelage._internal.records import Entries, plain
 from tutelage.accounting.calibration import noise_within, repeated_event
-from tutelage.accounting.filter import Accounting, limit_of
+from tutelage.accounting.filter import Accounting, Filter, limit_of
 from tutelage.cli.config import Positive
 from tutelage.cli.settings import Section, read_section
+from tutelage.events import TIER_STEPS, Event
 from tutelage.exceptions import ConfigError
 from tutelage.features import Schema
 from tutelage.mechanisms import NoisySum
@@ -77,6 +79,8 @@ class TermsFile(Section, frozen=True):
         Test that no hospital sends more than its people can cast.
     report
         Whether a last sum says how good the student is on the people of all hospitals.
+    epsilons
+        A smaller ε than that of [privacy], for all people of a hospital.
     identifier
         Tells a consortium from others with the same terms; not in the file of an author.
     """
@@ -93,6 +97,7 @@ class TermsFile(Section, frozen=True):
     colluding: Annotated[int, Meta(ge=0)] = 1
     size_test: bool = True
     report: bool = False
+    epsilons: dict[str, Annotated[float, Meta(gt=0)]] = field(default_factory=dict)
     identifier: str = ""
 
     @property
@@ -116,6 +121,10 @@ class TermsFile(Section, frozen=True):
         """Return the terms as plain values."""
         return {name: value for name, value in plain(self).items() if value is not None}
 
+    def epsilon_of(self, member: str) -> float:
+        """Return the ε that a member may spend in all."""
+        return self.epsilons.get(member, self.privacy.epsilon)
+
     def draft(self) -> Consortium:
         """Return the agreement as if all members had keys; terms that no consortium can have are refused."""
         names = [*self.hospitals, *self.parties, self.coordinator]
@@ -125,6 +134,12 @@ class TermsFile(Section, frozen=True):
             raise ConfigError(
                 "No two members in [hospitals], [parties] and `coordinator` may have the same name."
             )
+        for name, epsilon in self.epsilons.items():
+            if name not in self.hospitals or epsilon >= self.privacy.epsilon:
+                raise ConfigError(
+                    f"[epsilons] must give hospitals an ε below {self.privacy.epsilon:g}, that of [privacy]. Got "
+                    f"{epsilon:g} for {name!r}."
+                )
         return self.consortium(
             [Identity.generate(name, *seat).member for name, seat in self.seats.items()], 0
         )
@@ -156,12 +171,42 @@ class TermsFile(Section, frozen=True):
             roster=roster,
             identifier=self.identifier or secrets.token_hex(16),
         )
-        return made(mechanism=NoisySum(self._noise(made)))
+        mechanism = NoisySum(self._noise(made))
+        hospitals = [one.name for one in present if one.role is Role.ENTITY]
+        if not self.epsilons.keys() & {*hospitals}:
+            return made(mechanism=mechanism)
+
+        def event_of(steps: int) -> Event:
+            alike = made(mechanism=mechanism, steps=(steps,) * len(hospitals))
+            return alike.scheme.event_of(None, hospitals[0])
+
+        steps = tuple(self._steps(name, event_of) for name in hospitals)
+        return made(mechanism=mechanism, steps=steps)
+
+    def _steps(self, hospital: str, event_of: Callable[[int], Event]) -> int:
+        """Return of how many steps the ballots of a hospital's people are, so that its budget holds all releases."""
+        if hospital not in self.epsilons:
+            return TIER_STEPS
+        limit = self._limit(self.epsilons[hospital])
+        releases = self.privacy.releases
+        steps = bisect_right(
+            range(1, TIER_STEPS + 1),
+            limit.capacity,
+            key=lambda steps: releases * limit.cost(event_of(steps)),
+        )
+        if steps == 0:
+            raise ConfigError(
+                f"ε of {hospital!r} in [epsilons] must be larger: a ballot has {TIER_STEPS} steps, and one of them "
+                "already takes more. Leave out this hospital, or raise its ε."
+            )
+        return steps
+
+    def _limit(self, epsilon: float) -> Filter:
+        return limit_of(epsilon, self.privacy.delta, Accounting.RENYI)
 
     def _noise(self, made: Any) -> float:
         """Return the least noise at which the budget of a hospital holds all releases."""
         event_of = repeated_event(
             lambda noise: made(mechanism=NoisySum(noise)).scheme.event_of(), self.privacy.releases
         )
-        limit = limit_of(self.privacy.epsilon, self.privacy.delta, Accounting.RENYI)
-        return noise_within(limit, event_of)
+        return noise_within(self._limit(self.privacy.epsilon), event_of)
