@@ -49,10 +49,11 @@ def configuration(folder, more="", private=""):
 def test_labeled_public_rows_give_a_method_and_an_interval(called, tmp_path):
     public = write(tmp_path / "public.csv", 190)
     target = "plan", "--epsilon", 1, "--people", 2000, "--public", public, "--label", "kind"
-    printed = succeeded(called(*target, "--output", tmp_path / "out"))
+    printed = succeeded(called(*target, "--liars", 10, "--output", tmp_path / "out"))
     text = " ".join(printed.stdout.split())
     assert "The student is expected to reach" in text
     assert "in nine of ten runs" in text
+    assert "If any 10 people cast whatever they like, these stay right: " in text
     assert (
         tomllib.loads(printed.stdout[printed.stdout.index("[method]") :])["privacy"]["epsilon"]
         == 1.0
@@ -60,6 +61,7 @@ def test_labeled_public_rows_give_a_method_and_an_interval(called, tmp_path):
     found = json.loads((tmp_path / "out" / "plan.json").read_text())
     assert "public labels alone" in (tmp_path / "out" / "plan.html").read_text()
     assert found["evidence"] == "public-labels"
+    assert found["liars"] == 10
     assert found["recommended"]["interval"][0] < found["recommended"]["expected"]
 
 

@@ -25,7 +25,7 @@ from tutelage.partition import unit_of_single_people
 from tutelage.planning import Option, Plan, plan
 from tutelage.planning.methods import Target
 from tutelage.planning.references import guess_accuracy
-from tutelage.planning.trials import Trial, run_trials
+from tutelage.planning.trials import Trial, run_safety, run_trials
 from tutelage.reporting.lints import Case, lint
 from tutelage.reporting.record import Judged, Reached
 from tutelage.teachers import ClassMeans
@@ -119,6 +119,42 @@ def test_a_trial_without_noise_is_a_fit_without_noise():
     assert kept() is not None
     model = PATEClassifier(method=method, noise=SimulationNoise(0)).fit(X, y, X_public=X)
     assert np.mean(predicted == model.predict(X)) > 0.995
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_trial_survives_as_many_liars_as_the_run_that_it_stands_for(times):
+    """With `times` as many people, each of whom is there `times`, so many times as many liars are survived."""
+    X, y = clusters(300, noise=2.0)
+    shown = PublicSteps.learn(PublicRows(X, "X_public"), X.shape[1]).transform(X)
+    known = PublicLabels(shown, shown, y, 3, own=False)
+    method = NoisyMoments(n_landmarks=30, rounds=1, mechanism=NoisySum(0.05))
+    trial = method.rehearsal(known, 300 * times)
+    predicted, survived = trial.predicted_and_liars(np.arange(300), SimulationNoise(0))
+    model = PATEClassifier(method=method, noise=SimulationNoise(0), classes=range(3))
+    model.fit(np.repeat(X, times, 0), np.repeat(y, times), X_public=X)
+    liars = model.certified(X)
+    assert np.mean(predicted == model.predict(X)) > 0.995
+    assert np.quantile(liars, 0.9) >= 3 * times
+    assert np.mean(np.abs(survived - liars) <= 0.15 * liars + times) > 0.95
+
+
+@pytest.mark.rest
+@QUICK
+def test_a_plan_says_what_stays_right_whatever_some_people_cast():
+    X, y = clusters(200, noise=2.0)
+    known = PublicLabels(X, X, y, 3, own=True)
+    method = NoisyMoments(n_landmarks=20, rounds=1, mechanism=NoisySum(0.3))
+    few, many = (run_safety(method, known, 1000, liars) for liars in (1, 20))
+    assert few.right == many.right > 0.6
+    assert many.safe < few.safe < few.right
+    found = plan(4.0, people=1000, X_public=X, y_public=y, liars=20)
+    assert [one.n_landmarks for one in found.safety] == [1000, 200, 60]
+    one = found.safety[-1]
+    assert 0 <= one.safe < one.right
+    told = f"any 20 people cast whatever they like, these stay right: .*{one.safe:.1%} of {one.right:.1%} right"
+    assert re.search(told, " ".join(found.sentences()))
+    stated = found.as_dict()
+    assert (stated["liars"], stated["safety"][-1]["safe"]) == (20, one.safe)
 
 
 @pytest.mark.slow
@@ -322,6 +358,9 @@ NO_ROWS = {"X_public": None, "y_public": None}
     ({"method": 3}, "method"),
     ({"y_public": None, "classes": 3, "method": NoisyMoments()}, "method"),
     ({"y_public": None, "classes": 2, "accuracy": 0.2}, "accuracy"),
+    ({"y_public": None, "classes": 2, "liars": 10}, "liars"),
+    ({"goal": "balanced_accuracy", "liars": 10}, "liars"),
+    ({"liars": 0}, "liars"),
 ])  # fmt: skip
 def test_what_a_plan_cannot_use_is_refused(changed, named):
     X, y = clusters(60)

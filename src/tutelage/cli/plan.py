@@ -47,6 +47,7 @@ def plan(
     accuracy: float | None = None,
     goal: str | None = None,
     reach: float | None = None,
+    liars: int | None = None,
     classes: int | None = None,
     public_rows: int | None = None,
     unit: str | None = None,
@@ -77,6 +78,8 @@ def plan(
         accuracy, or balanced_accuracy to judge by all classes alike.
     reach
         How much of the goal the student should reach, such as 0.9.
+    liars
+        Also say what stays right whatever so many people cast, such as 10.
     classes
         Number of classes, if there are no labels.
     public_rows
@@ -97,6 +100,7 @@ def plan(
         "unit": unit,
         "goal": goal,
         "reach": reach,
+        "liars": liars,
     }
     if configuration is not None:
         of_data = {

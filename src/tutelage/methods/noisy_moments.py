@@ -38,7 +38,7 @@ from tutelage.features.scored import BesideScores, chances_of
 from tutelage.features.stored import map_from_bytes, map_to_bytes
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.over_releases import Past, Turn, newest
-from tutelage.methods.rehearsal import PublicLabels, Rehearsal, rehearse
+from tutelage.methods.rehearsal import PublicLabels, rehearse
 from tutelage.methods.report import ask_report, event_of_report, sum_of_report
 from tutelage.methods.requests import Asking, Learned, Outcome, Public, Request, Sizes, Steps
 from tutelage.methods.sums import (
@@ -499,7 +499,7 @@ class NoisyMoments(NoisySums):
             n_scores=n_scores,
         )
 
-    def rehearsal(self, known: PublicLabels, people: int) -> Rehearsal:
+    def rehearsal(self, known: PublicLabels, people: int) -> "RehearsedSums":
         """Return students of noisy sums, over features for the noise of the real run, which are computed once.
 
         They start from scores by public labels, if there are any: of each row by a model that was not shown its label.
@@ -539,9 +539,9 @@ class NoisyMoments(NoisySums):
                 at_hand[:] = [(scores, (labeled, public, spectrum))]
             return at_hand[0][1]
 
-        def predict(
-            taught: IntArray, noise: NoiseSource, scores: FloatArray | None = None
-        ) -> IntArray:
+        def student_of(
+            taught: IntArray, noise: NoiseSource, scores: FloatArray | None
+        ) -> tuple[Pipeline, Matrix]:
             labeled, public_features, spectrum = with_scores(scores)
             n_people = len(taught)
             shards = Shards.of_single_people(n_people)
@@ -556,9 +556,42 @@ class NoisyMoments(NoisySums):
             )
             steps = method._rounds(public, unchanged, [Turn([], n_people)], spectrum)
             outcome = rehearse(steps, PeopleReady(trial_people), noise)
-            return outcome.student.predict(labeled).astype(np.int64)
+            return outcome.student, labeled
 
-        return predict
+        return RehearsedSums(student_of, people)
+
+
+@final
+@frozen
+class RehearsedSums:
+    """Rehearsals of `NoisyMoments`: called, each returns the predicted class of every labeled row."""
+
+    # From the places of labeled rows that cast ballots, noise and scores, to the student and all labeled rows as it
+    # sees them.
+    student_of: Callable[
+        [IntArray, NoiseSource, FloatArray | None],
+        tuple[Any, Matrix],
+    ]
+    people: int  # of the real run
+
+    def __call__(
+        self, taught: IntArray, noise: NoiseSource, scores: FloatArray | None = None
+    ) -> IntArray:
+        """Return the predicted class of every labeled row, as every `Rehearsal` does."""
+        student, labeled = self.student_of(taught, noise, scores)
+        return student.predict(labeled).astype(np.int64)
+
+    def predicted_and_liars(
+        self, taught: IntArray, noise: NoiseSource
+    ) -> tuple[IntArray, IntArray]:
+        """Return the predicted class of every labeled row, and how many liars of the real run it would survive."""
+        student, labeled = self.student_of(taught, noise, None)
+        classifier = student[-1]
+        # In the real run, each person is a smaller part of the mean.
+        certificate = classifier.certificate_
+        moved = certificate.moved * len(taught) / self.people
+        classifier.certificate_ = certificate._replace(moved=moved)
+        return student.predict(labeled).astype(np.int64), classifier.certified(labeled)
 
 
 def _beside_scores(features: Any, n_scores: int) -> FeatureMap:

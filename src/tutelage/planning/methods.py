@@ -1,6 +1,6 @@
 """The target of a plan: ε for these people, and each method with the least noise that is proved to keep it."""
 
-from typing import final
+from typing import TypeVar, final
 
 from tutelage._internal.records import frozen
 from tutelage.accounting import data_independent
@@ -15,6 +15,8 @@ from tutelage.methods.teacher_votes import TeacherVotes
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PublicEpsilon
 from tutelage.reporting.measured import ClassLayout, expected_half_width
 from tutelage.teachers import ensemble_of
+
+Asked = TypeVar("Asked", bound=Method)
 
 
 @final
@@ -67,7 +69,7 @@ class Target:
         methods = proposals(self.people, self.sizes, named=self.named)
         return [self.with_least_noise(method) for method in methods]
 
-    def with_least_noise(self, method: Method) -> Method:
+    def with_least_noise(self, method: Asked) -> Asked:
         """Return a method with its noise, or the least that keeps ε."""
         if method.mechanism is not None:
             return method

@@ -28,7 +28,15 @@ from tutelage.planning.recommendation import (
     PlanPoint,
 )
 from tutelage.planning.references import Guess, guess_accuracy
-from tutelage.planning.trials import MANY_TIMES, STILL_TO_COME, Trial, labels_alone, run_trials
+from tutelage.planning.trials import (
+    MANY_TIMES,
+    STILL_TO_COME,
+    Safety,
+    Trial,
+    labels_alone,
+    run_safety,
+    run_trials,
+)
 from tutelage.reporting.lints import is_worth
 from tutelage.tables import as_table, column_array, is_missing
 from tutelage.targets import Goal
@@ -44,6 +52,7 @@ _MODEL = 0.015
 _OTHER_DATA = 0.16  # the same if trials used other data
 _NORMAL = 1.645  # standard deviations that hold nine of ten runs
 _CURVE = (0.5, 2.0, 4.0)  # times ε
+_LANDMARKS = (1000, 200, 60)  # fewer are safer from liars, and a little less accurate
 _ROWS = "The public rows of plan must be numbers, or rows with named columns."
 Columns = ColumnMap | Mapping[str, str | Sequence[object]] | None
 Expected = TypeVar("Expected", Option, Advice)
@@ -64,6 +73,7 @@ def plan(
     method: Method | None = None,
     goal: str = "accuracy",
     reach: float | None = None,
+    liars: int | None = None,
     delta: float = 1e-5,
     unit: str | None = None,
     named: bool = False,
@@ -104,6 +114,9 @@ def plan(
         the plan are of it.
     reach : float, optional
         The number that the student should reach, such as 0.9.
+    liars : int, optional
+        Also state how many predictions would be right and survive so many people who cast whatever they like, with
+        fewer and fewer landmarks. For accuracy, with labels.
     delta : float
         δ of the guarantee.
     unit : str, optional
@@ -146,6 +159,12 @@ def plan(
     )
     if reach is not None:
         number_between(reach, 0, 1, "reach", "plan")
+    if liars is not None:
+        integer_at_least(liars, 1, "liars", "plan")
+        if known is None or known.weights is not None:
+            raise InvalidParameterError(
+                "plan.liars", "come with labels to try ballots on, and with the goal accuracy"
+            )
     if known is None:
         return _by_references(target, method, accuracy, reach)
     if accuracy is not None:
@@ -155,7 +174,20 @@ def plan(
     if method is not None:
         method = target.method_asked(method, public_features=features is not None)
         _require_weights(method, known)
-    return _by_trials(target, known, method, reach, progress=progress)
+    found = _by_trials(target, known, method, reach, progress=progress)
+    if liars is None:
+        return found
+    return replace(found, liars=liars, safety=_safety(target, known, liars))
+
+
+def _safety(target: Target, known: PublicLabels, liars: int) -> tuple[Safety, ...]:
+    """Return what it costs to be safe from liars: fewer landmarks, one round, and no start from public labels."""
+    target = replace(target, labeled=False)
+    found = list[Safety]()
+    for n_landmarks in _LANDMARKS:
+        method = target.with_least_noise(NoisyMoments(n_landmarks, rounds=1))
+        found.append(run_safety(method, known, target.people, liars))
+    return tuple(found)
 
 
 def _require_weights(method: Method, known: PublicLabels) -> None:

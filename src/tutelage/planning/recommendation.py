@@ -12,6 +12,7 @@ from tutelage.exceptions import InvalidParameterError, literal
 from tutelage.methods import Method
 from tutelage.planning.methods import Target
 from tutelage.planning.references import Guess
+from tutelage.planning.trials import Safety
 from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.reporting.lints import Case, lint
 from tutelage.reporting.record import Finding
@@ -133,6 +134,10 @@ class Plan:
         What the student is judged by, and all numbers are of: ``"accuracy"`` or ``"balanced_accuracy"``.
     reach : float or None
         How much of the goal was asked for.
+    liars : int or None
+        How many people could cast whatever they like, if this was asked.
+    safety : tuple of Safety
+        What stays right then, by the number of landmarks.
     """
 
     target: Target
@@ -148,6 +153,8 @@ class Plan:
     undecided: bool = False
     asked: Option | None = None
     goal: str = "accuracy"
+    liars: int | None = None
+    safety: tuple[Safety, ...] = ()
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -249,6 +256,8 @@ class Plan:
                 f"{self._share(asked.expected)}. They cost ε = {asked.claim}{too_much}."
             )
         sentences.append(_EVIDENCE[self.evidence])
+        if self.safety:
+            sentences.append(self._of_safety())
         if best is not None and not best.rough:
             sentences.append(self._what_would_help())
         return tuple(sentences)
@@ -268,6 +277,17 @@ class Plan:
         if self.alone is not None:
             text += f", and a model of the public labels alone {self.alone.expected:.1%}"
         return text
+
+    def _of_safety(self) -> str:
+        """Return what it costs to be safe from liars."""
+        shares = [
+            f"{one.safe:.1%} of {one.right:.1%} right predictions with {one.n_landmarks:,} landmarks"
+            for one in self.safety
+        ]
+        return (
+            f"If any {self.liars:,} people cast whatever they like, these stay right: {'; '.join(shares)}. That "
+            "needs one round of ballots, and public labels that only score."
+        )
 
     def _of_report(self, best: Option) -> list[str]:
         """Return what the test report will know."""
@@ -305,7 +325,7 @@ class Plan:
     def as_dict(self) -> Entries:
         """Return the plan as plain values, for JSON."""
         return {
-            "version": 3,
+            "version": 4,
             "possible": self.possible,
             "obstacle": self.obstacle,
             "target_epsilon": self.target.epsilon,
@@ -322,6 +342,8 @@ class Plan:
             "undecided": self.undecided,
             "asked": self.asked and self.asked.as_dict(),
             "options": [option.as_dict() for option in self.options],
+            "liars": self.liars,
+            "safety": [one._asdict() for one in self.safety],
             "curve": [asdict(point) for point in self.curve],
             "if_doubled": [asdict(advice) for advice in self.advice],
             "findings": [structs.asdict(finding) for finding in self.findings],

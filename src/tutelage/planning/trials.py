@@ -11,6 +11,7 @@ measured, is added.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage.features.scored import chances_of
-from tutelage.methods import Method
+from tutelage.methods import Method, NoisyMoments
 from tutelage.methods.rehearsal import PublicLabels
 from tutelage.noise import SimulationNoise
 
@@ -29,6 +30,7 @@ _SMALL = 1_000  # rows
 MANY_TIMES = 25
 # Times the gain of the last doubling: what the real number of people adds to a trial.
 STILL_TO_COME = 0.5
+_FOLDS_OF_SAFETY = 2
 
 
 class Trial(NamedTuple):
@@ -104,6 +106,33 @@ def run_trials(
                 halves.append(_score(predicted, known, held_out) + to_add)
     still_to_come = STILL_TO_COME if people > n_voters else 0.0
     return Trial(tuple(shares), tuple(halves or shares), still_to_come, n_voters)
+
+
+class Safety(NamedTuple):
+    """The expected accuracy of ballots with so many landmarks, and how much of it is safe from some liars; public."""
+
+    n_landmarks: int
+    right: float  # share of the rows
+    safe: float  # share of the rows that are right and survive the liars
+
+
+def run_safety(method: NoisyMoments, known: PublicLabels, people: int, liars: int) -> Safety:
+    """Return how many predictions of trials are right, and survive `liars` of the `people` of the real run.
+
+    The method has one round, and its student does not start from public labels.
+    """
+    known = replace(known, own=False)
+    rehearsed = method.rehearsal(known, people)
+    noise = SimulationNoise(0)
+    right = list[float]()
+    safe = list[float]()
+    for rows, held_out, _, _ in islice(_folds(method, known, 0), _FOLDS_OF_SAFETY):
+        taught = np.random.default_rng(0).permutation(rows)[:people]
+        predicted, survived = rehearsed.predicted_and_liars(taught, noise)
+        is_right = predicted[held_out] == known.classes[held_out]
+        right.append(float(is_right.mean()))
+        safe.append(float((is_right & (survived[held_out] >= liars)).mean()))
+    return Safety(method.n_landmarks, float(np.mean(right)), float(np.mean(safe)))
 
 
 def labels_alone(known: PublicLabels) -> Trial | None:
