@@ -198,7 +198,13 @@ def _worst_of_three_outcomes(
     x, y = _square(positions.last + 1, _SPANS[0])
     upper = np.zeros(0)
     for span, next_span in zip(_SPANS, (*_SPANS[1:], 0), strict=True):
-        at_corners = _excess_bound(positions, x, y, 0, order)
+        at_corners = _excess_bound(
+            positions,
+            x,
+            y,
+            0,
+            order,
+        )
         worst_found = max(worst_found, float(at_corners.max(initial=0)))
         upper = _excess_bound(positions, x, y, span - 1 + positions.cell_span, order)
 
@@ -267,8 +273,18 @@ def _cell_excess(
 
     most_likely = [log_law[:, outcome] for outcome, log_law in enumerate(favoring)]
     before, after = np.stack(most_likely, axis=1)
-    forward = _excess(after, smallest, largest, order)
-    backward = _excess(before, -largest, -smallest, order)
+    forward = _excess(
+        after,
+        smallest,
+        largest,
+        order,
+    )
+    backward = _excess(
+        before,
+        -largest,
+        -smallest,
+        order,
+    )
     return np.maximum(forward, backward)
 
 

@@ -119,20 +119,12 @@ def card(
         Print the card as JSON instead of its location.
     """
     if check or any(option is not None for option in (verify, onnx, policy, recipient, registry)):
-        others = (state, statements, ask, effects, claim, output, sign, as_json)
-        if results is None:
-            raise ConfigError("Name the results folder to check.")
-        if any(others):
+        if any((state, statements, ask, effects, claim, output, sign, as_json)):
             raise ConfigError(
                 "--verify, --check, --onnx, --policy and --registry change no card. Leave out the options that do, and "
                 "--json."
             )
-        limits = Policy.read(policy, recipient)
-        checked = check_release(results, key=verify, ledger=ledger, onnx=onnx)
-        if limits is not None:
-            require_allowed(limits, checked, recipient)
-        if registry is not None:
-            write_entry(checked, registry)
+        _check(results, verify, ledger, onnx, policy, recipient, registry)
         return
     _require_terminal(ask=ask, effects=effects, as_json=as_json)
     signer = None
@@ -174,6 +166,26 @@ def card(
         bars = [curve.bars for curve in made.student.curves]
         plain_console().print(*(bars or ["The student has no effects of columns to draw."]))
     _say_next_step(made, folder, signer)
+
+
+def _check(
+    results: Path | None,
+    key: Path | None,
+    ledger: Path | None,
+    onnx: Path | None,
+    policy: Path | None,
+    recipient: str | None,
+    registry: Path | None,
+) -> None:
+    """Check a release, and against a policy if there is one; write an entry for the registry if it is asked for."""
+    if results is None:
+        raise ConfigError("Name the results folder to check.")
+    limits = Policy.read(policy, recipient)
+    checked = check_release(results, key=key, ledger=ledger, onnx=onnx)
+    if limits is not None:
+        require_allowed(limits, checked, recipient)
+    if registry is not None:
+        write_entry(checked, registry)
 
 
 def _require_terminal(*, ask: bool, effects: bool, as_json: bool) -> None:

@@ -21,7 +21,7 @@ from tutelage._internal.fitting import arrays_out, clone_with
 from tutelage._internal.gate import user_path
 from tutelage._internal.records import Entries
 from tutelage._internal.releases import RESULTS, claimed_folder, on_one_day, publish_folder
-from tutelage._internal.typing import ABSTAIN, Array, Matrix
+from tutelage._internal.typing import ABSTAIN, Array, FloatArray, Matrix
 from tutelage._internal.warned import warn
 from tutelage.accounting import data_independent
 from tutelage.accounting.generalization import most_on_others, pairs_of, pairs_within
@@ -399,10 +399,7 @@ class Estimator(Inputs):
 
         # The public model and the student.
         self.public_model_ = None if public.labels is None else public.teacher_map
-        self._public_weights = np.ones(len(names))
-        if public.weights is not None and public.labels is not None:
-            shares = chances_of(public.teacher_rows[:, -public.n_scores :]).mean(axis=0)
-            self._public_weights = public.weights.of(shares)
+        self._public_weights = _weights_of_public_model(public, len(names))
         student = run.method.student
         if student is None:
             self.student_ = outcome.student
@@ -637,6 +634,14 @@ class Estimator(Inputs):
                 whole.append({"holdout": float(run.once.holdout)})
             return hashlib.sha256(canonical(plain_settings(whole)).encode()).hexdigest()
         return secrets.token_hex(32)
+
+
+def _weights_of_public_model(public: Public, n_classes: int) -> FloatArray:
+    """Return how much classes count in predictions by public labels alone."""
+    if public.weights is None or public.labels is None:
+        return np.ones(n_classes)
+    shares = chances_of(public.teacher_rows[:, -public.n_scores :]).mean(axis=0)
+    return public.weights.of(shares)
 
 
 def _report_of(found: Released, method: Method, public: Public) -> Measured | MeasuredErrors | None:

@@ -191,6 +191,20 @@ def _sum_of_report(
     )
 
 
+def _with_weights(
+    public: Public, classifier: Any, seen: Matrix
+) -> tuple[Any, dict[Any, float] | None]:
+    """Return a classifier in which classes count as is asked for, and their weights, or the same without any."""
+    if public.weights is None:
+        return classifier, None
+    weights = public.weights.of(classifier.predict_proba(seen).mean(axis=0))
+    weighted = with_class_weights(classifier, weights)
+    # Liars move weights that follow from the sums, too.
+    if public.weights.given is None and isinstance(weighted, NoisySumClassifier):
+        weighted.certificate_ = None
+    return weighted, dict(zip(public.classes.tolist(), weights.tolist(), strict=True))
+
+
 def _chances_without(student: Any, seen: Matrix, block: PeopleBlock) -> FloatArray:
     """Return what the student would make of a person's rows without the person's ballots, nearly; exact by row."""
     own_effect: OwnEffect | None = getattr(student, "own_effect_", None)
@@ -369,26 +383,13 @@ class NoisyMoments(NoisySums):
             progress=public.training.progress,
         )
         spectrum = spectrum or Spectrum.of(vectors)
-        basis = _Basis(
-            seen,
-            vectors,
-            _prior_of(seen, n_scores),
-            spectrum,
-            public.classes,
-            ballot,
-        )
+        prior = _prior_of(seen, n_scores)
+        basis = _Basis(seen, vectors, prior, spectrum, public.classes, ballot)
         moments, classifier, turn = yield from newest(
             turns,
             partial(self._turn, public, basis),
         )
-        class_weight = None
-        if public.weights is not None:
-            weights = public.weights.of(classifier.predict_proba(seen).mean(axis=0))
-            classifier = with_class_weights(classifier, weights)
-            # Liars move weights that follow from the sums, too.
-            if public.weights.given is None and isinstance(classifier, NoisySumClassifier):
-                classifier.certificate_ = None
-            class_weight = dict(zip(public.classes.tolist(), weights.tolist(), strict=True))
+        classifier, class_weight = _with_weights(public, classifier, seen)
         # In an average with earlier releases, a ballot counts less, and people who only test have cast none.
         if (len(turns) > 1 or public.holdout) and isinstance(classifier, NoisySumClassifier):
             classifier.own_effect_ = None

@@ -133,15 +133,8 @@ def plan(
     """
     known = _labeled_rows(X_public, y_public, columns, features, stand_in, public_rows)
     n_public = _number_of_public_rows(public_rows, X_public, known)
-    judged_by = Goal(goal)
-    if judged_by.ranks or (known is None and goal != "accuracy"):
-        raise InvalidParameterError(
-            "plan.goal", "be accuracy, or balanced_accuracy if you pass labels", f"{goal}"
-        )
-    n_classes = classes
-    if known is not None:
-        n_classes = max(known.n_classes, classes or 0)
-        known = replace(known, n_classes=n_classes, goal=judged_by)
+    known = _judged_by(goal, known, classes)
+    n_classes = classes if known is None else known.n_classes
     if n_classes is None:
         raise InvalidParameterError(
             "plan.classes", "be set to the number of classes if you pass no labels"
@@ -160,11 +153,7 @@ def plan(
     if reach is not None:
         number_between(reach, 0, 1, "reach", "plan")
     if liars is not None:
-        integer_at_least(liars, 1, "liars", "plan")
-        if known is None or known.weights is not None:
-            raise InvalidParameterError(
-                "plan.liars", "come with labels to try ballots on, and with the goal accuracy"
-            )
+        _require_certificates(liars, known)
     if known is None:
         return _by_references(target, method, accuracy, reach)
     if accuracy is not None:
@@ -188,6 +177,15 @@ def _safety(target: Target, known: PublicLabels, liars: int) -> tuple[Safety, ..
         method = target.with_least_noise(NoisyMoments(n_landmarks, rounds=1))
         found.append(run_safety(method, known, target.people, liars))
     return tuple(found)
+
+
+def _require_certificates(liars: int, known: PublicLabels | None) -> None:
+    """Refuse liars where no trial has a student with a certificate."""
+    integer_at_least(liars, 1, "liars", "plan")
+    if known is None or known.weights is not None:
+        raise InvalidParameterError(
+            "plan.liars", "come with labels to try ballots on, and with the goal accuracy"
+        )
 
 
 def _require_weights(method: Method, known: PublicLabels) -> None:
@@ -285,6 +283,18 @@ def _numbers(
     return came, rows, np.asarray(column_array(labels))
 
 
+def _judged_by(goal: str, known: PublicLabels | None, classes: int | None) -> PublicLabels | None:
+    """Return the labeled rows with a goal, and with classes that they may lack; refuse a goal that no plan has."""
+    judged_by = Goal(goal)
+    if judged_by.ranks or (known is None and goal != "accuracy"):
+        raise InvalidParameterError(
+            "plan.goal", "be accuracy, or balanced_accuracy if you pass labels", f"{goal}"
+        )
+    if known is None:
+        return None
+    return replace(known, n_classes=max(known.n_classes, classes or 0), goal=judged_by)
+
+
 def _number_of_public_rows(
     public_rows: int | None, X_public: Any, known: PublicLabels | None
 ) -> int:
@@ -319,20 +329,9 @@ def _by_trials(
     if len(known.rows) > _QUICK_ROWS:
         sample = known.fewer(_QUICK_ROWS / len(known.rows))
     few = len(sample.rows) <= _FEW_ROWS
-    folds = None if few else _FEW_FOLDS
-    first = dict[Method, Trial]()
-    for method in progress_bar(methods, "Methods", len(methods), shown=progress):
-        first[method] = run_trials(method, sample, target.people, folds=folds, deals=1)
-    # A first look at few rows is off by points, so that more methods get a second one.
-    margin = -_CLOSE if few else _WORTH
-    enough = first[ballots].expected + margin
-    close = [
-        method for method in methods[1:] if first[method].expected >= enough or method == asked
-    ]
-    second = [ballots, *close] if close else []
-    again = dict[Method, Trial]()
-    for method in progress_bar(second, "Methods in full", len(second), shown=progress):
-        again[method] = run_trials(method, sample, target.people)
+    first, again = _short_and_full_trials(
+        methods, asked, sample, target.people, few=few, progress=progress
+    )
     whole = run_trials(ballots, known, target.people)
     alone = labels_alone(known)
     majority = known.goal.without_model(known.classes)
@@ -344,7 +343,7 @@ def _by_trials(
             by_labels = alone.expected
         return trial._replace(floor=max(majority, by_labels))
 
-    trials = {method: with_floor(method, again[method].shift(shift)) for method in close}
+    trials = {method: with_floor(method, trial.shift(shift)) for method, trial in again.items()}
     trials[ballots] = with_floor(ballots, whole)
     # Settings that a user named are compared and never recommended: their noise is not what `epsilon` asks for.
     best = max(
@@ -363,7 +362,7 @@ def _by_trials(
     here = _short_trial(best, sample, target) if few else first[best].expected
     curve, advice = _outlook(best, winner, here, sample, target, progress=progress)
     is_useful = _is_useful(winner, majority, alone)
-    has_few_people = target.people > MANY_TIMES * winner.people
+    is_unclear = target.people > MANY_TIMES * winner.people and is_worth(1.0, winner.floor)
     return Plan(
         target=target,
         evidence=OWN_LABELS if known.own else STAND_IN,
@@ -372,13 +371,40 @@ def _by_trials(
         options=_best_first(options.values()),
         best=options[best],
         recommended=options[best] if is_useful else None,
-        undecided=not is_useful and has_few_people and is_worth(1.0, winner.floor),
+        undecided=not is_useful and is_unclear,
         asked=None if asked is None else options[asked],
         curve=_rising(curve, target.epsilon),
         advice=_best_first(advice),
         reach=reach,
         goal=known.goal.name,
     )
+
+
+def _short_and_full_trials(
+    methods: Sequence[Method],
+    asked: Method | None,
+    sample: PublicLabels,
+    people: int,
+    *,
+    few: bool,
+    progress: bool,
+) -> tuple[dict[Method, Trial], dict[Method, Trial]]:
+    """Return short trials of all methods, and full ones of those that may be as good as the first method."""
+    folds = None if few else _FEW_FOLDS
+    first = dict[Method, Trial]()
+    for method in progress_bar(methods, "Methods", len(methods), shown=progress):
+        first[method] = run_trials(method, sample, people, folds=folds, deals=1)
+    # A first look at few rows is off by points, so that more methods get a second one.
+    margin = -_CLOSE if few else _WORTH
+    enough = first[methods[0]].expected + margin
+    close = [
+        method for method in methods[1:] if first[method].expected >= enough or method == asked
+    ]
+    second = [methods[0], *close] if close else []
+    again = dict[Method, Trial]()
+    for method in progress_bar(second, "Methods in full", len(second), shown=progress):
+        again[method] = run_trials(method, sample, people)
+    return first, again
 
 
 def _short_trial(method: Method, rows: PublicLabels, target: Target) -> float:

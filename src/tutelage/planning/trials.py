@@ -98,7 +98,11 @@ def run_trials(
         for rows, held_out, scores, to_add in islice(_folds(method, known, number), folds):
             voters = rng.permutation(rows)[:people]
             n_voters = len(voters)
-            predicted = student(voters, noise, scores)
+            predicted = student(
+                voters,
+                noise,
+                scores,
+            )
             shares.append(_score(predicted, known, held_out) + to_add)
             if folds is None:
                 half = voters[: max(1, n_voters // 2)]

@@ -265,7 +265,13 @@ def _majorants_of(noise: Noise, positions: Positions, order: float) -> _Majorant
     by_gap = np.maximum(np.maximum.accumulate(by_gap, axis=0), two)
     with_first = _largest_from(by_gap, axis=1)
     without_first = _largest_from(_largest_from(three, axis=0), axis=1)
-    return _Majorants(noise, positions.step, last, with_first, without_first)
+    return _Majorants(
+        noise,
+        positions.step,
+        last,
+        with_first,
+        without_first,
+    )
 
 
 def _largest_from(values: FloatArray, axis: int) -> FloatArray:
@@ -298,14 +304,26 @@ def _argmax_excess(majorants: _Majorants, ordered: IntArray, steps: int) -> Floa
         # M is over classes 3, 4, … if the other class is the second, and otherwise over all but the first.
         third = ordered[:, 2]
         best_of_rest = _best_of(noise, ordered[:, 2:])
-        with_second = _excess_with_first(majorants, best_of_rest, first, second, shifts)
+        with_second = _excess_with_first(
+            majorants,
+            best_of_rest,
+            first,
+            second,
+            shifts,
+        )
     else:
         # Of two classes, no third one can win.
         third = np.full(len(ordered), np.iinfo(np.int32).min)
         column = majorants.column_of_gap((first - second)[:, None] - _TIES_RAISE - shifts)
         with_second = majorants.with_first[0, column]
     best_other = _best_of(noise, ordered[:, 1:])
-    with_third = _excess_with_first(majorants, best_other, first, third, shifts)
+    with_third = _excess_with_first(
+        majorants,
+        best_other,
+        first,
+        third,
+        shifts,
+    )
     without_first = _excess_without_first(majorants, first, second, third, shifts)
     with_first = np.maximum(with_third, with_second)
     return np.maximum(with_first, without_first)

@@ -40,13 +40,7 @@ def _fields(card: PrivacyCard, card_hash: str) -> Entries:
     said = card.statements.get
     epsilon = card.epsilon
     release = card.release
-    parameters = {"epsilon": epsilon.epsilon}
-    if epsilon.delta:
-        parameters["delta"] = epsilon.delta
     versions = ", ".join(f"{name} {number}" for name, number in release.versions.items())
-    objections = [str(one) for one in card.findings if one.code in UNCOUNTED]
-    if epsilon.simulated:
-        objections.append("The noise was simulated, so nothing is guaranteed.")
     return {
         "basic": {
             "name": said("title", ""),
@@ -65,12 +59,7 @@ def _fields(card: PrivacyCard, card_hash: str) -> Entries:
             "data_domain": _paragraphs(said("private_data"), said("people")),
             "unprotected_quantities": _PUBLIC_COUNTS.get(epsilon.unit.neighboring, ""),
         },
-        "privacy_loss": {
-            "privacy_unit": epsilon.unit.name,
-            "privacy_unit_details": f"Between neighboring data sets, {epsilon.unit.neighboring.sentence}.",
-            "privacy_parameters": parameters,
-            "privacy_parameters_details": _paragraphs(f"Proved by: {epsilon.method}.", *objections),
-        },
+        "privacy_loss": _privacy_loss(card),
         "deployment_model": {
             "model_name": card.model.capitalize(),
             "model_name_details": said("leaves_site", ""),
@@ -98,6 +87,22 @@ def _fields(card: PrivacyCard, card_hash: str) -> Entries:
             "notes": f"SHA-256 of the privacy card, card.json: {card_hash}",
             "registry_authors": ("",),
         },
+    }
+
+
+def _privacy_loss(card: PrivacyCard) -> Entries:
+    epsilon = card.epsilon
+    parameters = {"epsilon": epsilon.epsilon}
+    if epsilon.delta:
+        parameters["delta"] = epsilon.delta
+    objections = [str(one) for one in card.findings if one.code in UNCOUNTED]
+    if epsilon.simulated:
+        objections.append("The noise was simulated, so nothing is guaranteed.")
+    return {
+        "privacy_unit": epsilon.unit.name,
+        "privacy_unit_details": f"Between neighboring data sets, {epsilon.unit.neighboring.sentence}.",
+        "privacy_parameters": parameters,
+        "privacy_parameters_details": _paragraphs(f"Proved by: {epsilon.method}.", *objections),
     }
 
 

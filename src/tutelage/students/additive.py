@@ -308,12 +308,7 @@ class Effects(ABC):
             np.add.at(group_sums, group, (column / scale).T)
             n_cells = np.bincount(group, minlength=len(group_sums))[:, None]
             group_noise = sigma / scale * np.sqrt(n_cells[:-1])
-            table, doubt, size = cls._estimate(
-                shares,
-                group_sums[:-1],
-                group_noise,
-                walk,
-            )
+            table, doubt, size = cls._estimate(shares, group_sums[:-1], group_noise, walk)
             groups.append(group)
             walks.append(walk)
             # Cells of no group have zeros.

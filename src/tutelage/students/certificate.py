@@ -159,7 +159,11 @@ class _PredictedRows(NamedTuple):
         moved = np.sqrt(self.along**2 @ (factors**2).T)
         reach = np.sqrt(squares)[:, None, :] * moved[:, :, None]
         reach *= 1 + _SLACK
-        unmoved = np.where(leads > 0, np.inf, 0.0)
+        unmoved = np.where(
+            leads > 0,
+            np.inf,
+            0.0,
+        )
         limits = np.divide(
             leads,
             reach,

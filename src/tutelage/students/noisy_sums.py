@@ -232,18 +232,12 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             explained_before = spread * (axes.T @ before)
             residuals = moments.values - moments.values.mean(axis=0)
             seen = axes.T @ residuals.T / share + explained_before
-            # A mean over n rows varies by itself, too: along a direction by spread/n times the variance of a class. So
-            # do the products of the features, over the public rows, by what is unexplained of a class.
             unexplained = _UNEXPLAINED_LATER if number else _UNEXPLAINED
-            around = (moments.noise / share) ** 2 * (1 - 1 / m)
-            around = around + spread * (m - 1) / m**2 * (1 / n_rows + unexplained / len(X_public))
+            by_chance = 1 / n_rows + unexplained / len(X_public)
+            around = _variance_around(moments.noise / share, spread, m, by_chance)
             if len(rounds) == 1 and start is None and np.isfinite(moments.moved):
                 self.certificate_ = Certificate(
-                    axes,
-                    spread[:, 0],
-                    around[:, 0],
-                    seen,
-                    moments.moved / share,
+                    axes, spread[:, 0], around[:, 0], seen, moments.moved / share
                 )
             weighted_before = weighted
             precision_before = precision
@@ -263,8 +257,7 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             radii = tuple(moments.radius for moments in rounds[: number + 1])
             self.own_effect_ = OwnEffect(axes, gains, radii, tuple(wrong_before), n_rows)
         if start is not None:
-            of_start = axes.T @ (X_public.T @ start / len(X_public))
-            seen = weighted / precision + of_start
+            seen = weighted / precision + axes.T @ (X_public.T @ start / len(X_public))
             prior = _likeliest_prior(seen, spread, 1 / precision)
             self.whole_coef_ = axes @ _mean(prior, spread, seen * precision, precision)
         return self
@@ -381,6 +374,20 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         predicted = self.predict_proba(rows).argmax(axis=1)
         weights = np.broadcast_to(self.weights_, len(self.classes_))
         return certificate.liars(rows, predicted, weights, LEAST_CHANCE)
+
+
+def _variance_around(
+    noise: float,
+    spread: FloatArray,
+    m: int,
+    by_chance: float,
+) -> FloatArray:
+    """Return the variance of a mean along each direction, of m classes.
+
+    Beside its noise, a mean over n rows varies by itself: along a direction by spread/n times the variance of a class.
+    So do the products of the features, over the public rows, by what is unexplained of a class. `by_chance` has both.
+    """
+    return noise**2 * (1 - 1 / m) + spread * (m - 1) / m**2 * by_chance
 
 
 def _mean(

@@ -296,7 +296,11 @@ def _posterior(
     """
     # one_hot, of_labels, before: (labels, classes); log_likelihood, weights: (sharpness, error rates)
     # field, of_rows: (rows, classes)
-    held_out_fields = _held_out_fields(propagation, labeled, seed)
+    held_out_fields = _held_out_fields(
+        propagation,
+        labeled,
+        seed,
+    )
     before = one_hot
     sharpness, log_likelihood, of_labels = _weigh(one_hot, held_out_fields(one_hot))
     for _ in range(_MAX_ROUNDS):
@@ -315,7 +319,12 @@ def _posterior(
     for factor, weight in zip(sharpness, weights.sum(axis=1), strict=True):
         of_rows += weight * _softmax(factor * field, axis=1)
     error_rate = float(weights.sum(axis=0) @ _error_rates(one_hot.shape[1]))
-    return _Posterior(of_rows, of_labels, error_rate, log_evidence)
+    return _Posterior(
+        of_rows,
+        of_labels,
+        error_rate,
+        log_evidence,
+    )
 
 
 def _weigh(one_hot: FloatArray, fields: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

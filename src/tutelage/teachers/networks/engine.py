@@ -141,7 +141,12 @@ class Engine:
                 gradients = gradients_of(weights, fixed, X[places].float(), y[places], counts)
                 rates = self._learning_rate(step, n_steps).to(self.device)
                 learns = (step < n_steps).to(self.device)
-                weights = optimizer.step(weights, gradients, rates, learns)
+                weights = optimizer.step(
+                    weights,
+                    gradients,
+                    rates,
+                    learns,
+                )
 
         weights_by_teacher: list[Weights] = [{} for _ in shards]
         for name, values in (weights | fixed).items():
