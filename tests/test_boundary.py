@@ -168,7 +168,9 @@ def test_the_identity_of_a_release_does_not_depend_on_threads_progress_hash_seed
             method=method, epsilon=1.0, classes=[0, 1], random_state=0, **settings
         )
         model.target_ = model._target.read([])
-        return model._question_identity(model.resolved(Once(insist=insist)), PUBLIC)
+        return model._question_identity(
+            model.resolved(Once(insist=insist)), "row", PUBLIC, tiers={}
+        )
 
     with np.printoptions(precision=2, floatmode="fixed"):
         assert identity() == identity(n_jobs=2, progress=True, insist=True)

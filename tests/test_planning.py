@@ -151,7 +151,7 @@ def test_a_plan_says_what_stays_right_whatever_some_people_cast():
     assert [one.n_landmarks for one in found.safety] == [1000, 200, 60]
     one = found.safety[-1]
     assert 0 <= one.safe < one.right
-    told = f"any 20 people cast whatever they like, these stay right: .*{one.safe:.1%} of {one.right:.1%} right"
+    told = f"If any 20 people cast .* {one.right:.1%} of predictions are right and {one.safe:.1%} stay so"
     assert re.search(told, " ".join(found.sentences()))
     stated = found.as_dict()
     assert (stated["liars"], stated["safety"][-1]["safe"]) == (20, one.safe)

@@ -39,7 +39,7 @@ from tutelage.partition import canonical_ids, ids_in
 from tutelage.privacy import NeighboringRelation
 from tutelage.reporting.lints import is_worth
 from tutelage.reporting.measured import Measured
-from tutelage.reporting.render import number_of
+from tutelage.reporting.render import as_share, number_of
 from tutelage.students.store import write_student
 from tutelage.tables import by_value, read_table, require_type
 from tutelage_consortium import Aggregator, Consortium, Home, Identity, Mailbox, Role
@@ -340,10 +340,7 @@ def run(
         if isinstance(value, float):
             say(f"{key.replace('_', ' ')}: {100 * value:.1f} %")
     if isinstance(measured, Measured):
-        accuracy = measured.groups[0].accuracy
-        within = "hidden by the noise"
-        if accuracy is not None:
-            within = f"{accuracy.value:.1%} ({accuracy.low:.1%} to {accuracy.high:.1%})"
+        within = as_share(measured.groups[0].accuracy)
         say(f"accuracy on the people of these hospitals, by a noisy sum: {within}")
     if not is_worth(about.get("accuracy", 1.0), about.get("most_frequent_class", 0.0)):
         say(
@@ -425,7 +422,7 @@ def _describe(terms: Consortium, home: Path) -> None:
         steps = terms.steps_at.get(name, TIER_STEPS)
         told = f"{name} about {number:,}"
         if steps < TIER_STEPS:
-            told += f" with ballots of {steps / TIER_STEPS:.3f} of the length"
+            told += f", who count {steps / TIER_STEPS:.3f} each"
         people.append(told)
     row("people", Text(join_names(people)))
     kinds = zip(schema.columns.items(), schema.ordered, strict=True)

@@ -77,8 +77,8 @@ class Consortium(ConsortiumTerms):
         decide how fine the bins are, how far the others stand for entities that miss a sum, and what the test of sizes
         accepts: agree on round numbers that no entity exceeds.
     steps : tuple of int, optional
-        Of how many steps, 1 to 1,024 of a whole ballot, the ballots of each entity's people are, in the order of the
-        entities, for a sum only. Default: all are whole. An entity with shorter ballots spends less of its own budget.
+        Length of the ballots of each entity's people, in steps of 1/1,024 of a whole ballot, in the order of the
+        entities, for a sum only. Default: whole ballots. An entity with shorter ones spends less of its own budget.
     schema : Schema, optional
         The columns, for a sum only.
     method : str, optional

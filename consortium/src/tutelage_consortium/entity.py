@@ -152,7 +152,9 @@ class Entity:
                 warn(told, PreflightWarning)
         name = self._member.name
         ballots = totals * asked.opened.steps_of(name)
-        return self._answer(batch, mailbox, ballots, sums.event_left(asked, name), whom)
+        return self._answer(
+            batch, mailbox, ballots, sums.event_from(asked.number, name, asked.opened), whom
+        )
 
     def _answer(
         self, batch: Batch, mailbox: Mailbox, ballots: IntArray, rest: Event, whom: Whom | None

@@ -188,7 +188,9 @@ class Serving:
             return True
         # Nor is one approval good for a second batch of a sum.
         if (release, asked.number) not in self._approved:
-            takes = taken_from(ledger, terms.sums().event_left(asked, self.home.member.name))
+            takes = taken_from(
+                ledger, terms.sums().event_from(asked.number, self.home.member.name, asked.opened)
+            )
             if not self.approves(
                 f"{terms.aggregator.name} asks for release {release!r}, which takes {takes}. "
                 f"{ledger.state()}\nCast ballots?"
@@ -291,8 +293,9 @@ def changes_of(before: Consortium, after: Consortium) -> list[str]:
             changes.append(f"{name} has new keys or another address")
         elif before.people_at.get(name) != people.get(name):
             changes.append(f"{name} has about {people.get(name):,} people")
-        if before.steps_at.get(name, TIER_STEPS) != after.steps_at.get(name, TIER_STEPS):
-            changes.append(f"{name} has ballots of another length")
+        steps = after.steps_at.get(name, TIER_STEPS)
+        if steps != before.steps_at.get(name, TIER_STEPS):
+            changes.append(f"people of {name} count {steps / TIER_STEPS:.3f}")
     return sorted(changes)
 
 

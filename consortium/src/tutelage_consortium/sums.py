@@ -79,8 +79,10 @@ class _SumsSoFar:
         return np.frombuffer(said.encode(), dtype=np.uint8)[np.newaxis]
 
     def steps_of(self, entity: str | None) -> int:
-        """Return what the ballots of an entity's people are multiplied by, or without an entity a whole ballot."""
-        return self.steps.get(entity or "", TIER_STEPS) if self.steps else 1
+        """Return the factor of an entity's ballots; of whole ballots if `entity` is None. It is 1 if all are whole."""
+        if not self.steps:
+            return 1
+        return self.steps.get(entity or "", TIER_STEPS)
 
 
 @final
@@ -149,9 +151,9 @@ class Sums:
     @property
     def events(self) -> tuple[SummedNoise, ...]:
         """The most that opening the sum of each round is, for people whose ballots are whole."""
-        return self._events_for(self.beginning_of("all"), None)
+        return self._events_for(None, self.beginning_of("all"))
 
-    def _events_for(self, opened: _SumsSoFar, entity: str | None) -> tuple[SummedNoise, ...]:
+    def _events_for(self, entity: str | None, opened: _SumsSoFar) -> tuple[SummedNoise, ...]:
         whole = self.method.event(replace(self.public(1).sizes, people_known=True))
         return tuple(
             self._event_of_shares(part.event, opened, entity)
@@ -159,16 +161,14 @@ class Sums:
             for _ in range(part.times)
         )
 
-    def event_from(self, first: int, entity: str | None = None) -> Event:
+    def event_from(
+        self, first: int, entity: str | None = None, opened: _SumsSoFar | None = None
+    ) -> Event:
         """Return the most that opening the sums of a round and of all rounds after it is, for the people of an entity.
 
-        Without an entity, it is for people whose ballots are whole.
+        Without an entity, it is for people whose ballots are whole; without sums that were opened, by the terms.
         """
-        return Composed(self._events_for(self.beginning_of("all"), entity)[first:])
-
-    def event_left(self, asked: Round, entity: str) -> Event:
-        """Return the most that opening all sums of a release from this one on is, for the people of an entity."""
-        return Composed(self._events_for(asked.opened, entity)[asked.number :])
+        return Composed(self._events_for(entity, opened or self.beginning_of("all"))[first:])
 
     def event_asked(self, asked: Round, entity: str | None = None) -> SummedNoise:
         """Return the event of opening the sum that is asked for; its entity is as in `event_from`."""
@@ -280,8 +280,7 @@ class SharedSums:
                     "Consortium.people", f"be at most {_MOST_PEOPLE} per entity"
                 )
         if len(terms.steps) not in (0, entities) or not all(
-            1 <= integer_at_least(steps, 1, "steps", "Consortium") <= TIER_STEPS
-            for steps in terms.steps
+            integer_at_least(steps, 1, "steps", "Consortium") <= TIER_STEPS for steps in terms.steps
         ):
             raise InvalidParameterError(
                 "Consortium.steps",

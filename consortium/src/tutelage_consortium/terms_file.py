@@ -154,6 +154,7 @@ class TermsFile(Section, frozen=True):
         """Return the agreement of these members."""
         by_name = {one.name: one for one in members}
         present = [by_name[name] for name in self.seats if name in by_name]
+        hospitals = [one.name for one in present if one.role is Role.ENTITY]
         made = partial(
             Consortium,
             name=self.name,
@@ -163,7 +164,7 @@ class TermsFile(Section, frozen=True):
             quorum=self.quorum,
             colluding=self.colluding,
             unit=PrivacyUnit(self.privacy.unit, NeighboringRelation(self.privacy.neighbors)),
-            people=tuple(self.hospitals[one.name] for one in present if one.role is Role.ENTITY),
+            people=tuple(self.hospitals[name] for name in hospitals),
             schema=Schema(self.schema),
             method=self.method,
             size_test=self.size_test,
@@ -172,7 +173,6 @@ class TermsFile(Section, frozen=True):
             identifier=self.identifier or secrets.token_hex(16),
         )
         mechanism = NoisySum(self._noise(made))
-        hospitals = [one.name for one in present if one.role is Role.ENTITY]
         if not self.epsilons.keys() & {*hospitals}:
             return made(mechanism=mechanism)
 

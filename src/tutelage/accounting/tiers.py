@@ -1,12 +1,13 @@
 """How short the ballots of people are who ask for a smaller ε than that of a budget, and the ε that they have."""
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
 from tutelage.accounting.filter import Filter
 from tutelage.events import TIER_STEPS, TierSteps
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, literal
 from tutelage.privacy import PublicEpsilon
 
 
@@ -20,7 +21,7 @@ def steps_of(epsilons: Mapping[str, float], limit: Filter) -> TierSteps:
                 "Tiers.epsilons",
                 f"be at least {limit.epsilon_of_length(1 / TIER_STEPS):.2g} here, because a ballot has "
                 f"{TIER_STEPS} steps",
-                f"{epsilon:g}",
+                literal(f"{epsilon:g} for {name!r}"),
                 "Leave out the rows of these people, or raise their ε.",
             )
         tiers.append((name, steps))
@@ -41,12 +42,6 @@ def _most_steps(limit: Filter, epsilon: float) -> int:
     """Return the largest number of steps at which ballots are protected by ε."""
     if epsilon >= limit.epsilon:
         return TIER_STEPS
-    low = 0
-    high = TIER_STEPS
-    while high - low > 1:
-        middle = (low + high) // 2
-        if limit.epsilon_of_length(middle / TIER_STEPS) <= epsilon:
-            low = middle
-        else:
-            high = middle
-    return low
+    return bisect_right(
+        range(1, TIER_STEPS), epsilon, key=lambda steps: limit.epsilon_of_length(steps / TIER_STEPS)
+    )

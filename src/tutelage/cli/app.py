@@ -23,6 +23,7 @@ from tutelage._internal.releases import on_one_day
 from tutelage.cli.text import (
     INTERRUPTED,
     PlainStream,
+    complain,
     interruption_says,
     remark,
     require_printable,
@@ -252,7 +253,7 @@ def _show_warning(
 
 def _refuse(code: int, *sentences: str) -> None:
     for sentence in sentences:
-        say(f"tutelage: {sentence}", err=True, color=typer.colors.RED)
+        complain(sentence)
     sys.exit(code)
 
 

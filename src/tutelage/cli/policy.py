@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Self
 
 from msgspec import Meta, field
-from typer import Exit, colors
+from typer import Exit
 
 from tutelage.cli.settings import Section, read_section, read_settings
-from tutelage.cli.text import say
+from tutelage.cli.text import complain, say
 from tutelage.cli.verify import VerifiedRelease
 from tutelage.exceptions import ConfigError
 from tutelage.privacy import NeighboringRelation
@@ -37,7 +37,8 @@ class Policy(Section, frozen=True):
     neighboring : tuple of NeighboringRelation
         Codes of the neighboring relations that are allowed; all, if it is left out.
     least : dict of str to float
-        The smallest share of each goal, as the card names it. For accuracy, the lower end of its 95 % interval counts.
+        The smallest share of each goal, as the card names it. Of accuracy on public rows, and of every measure of the
+        test report, the lower end of the 95 % interval counts.
     recipients : tuple of str
         Who may get a release.
     statements : tuple of str
@@ -76,7 +77,7 @@ def require_allowed(policy: Policy, checked: VerifiedRelease, recipient: str | N
     """Print a sentence for each rule that a release breaks and end with an exit code of its own, if there is one."""
     broken = [*broken_rules(policy, checked, recipient)]
     for sentence in broken:
-        say(f"tutelage: {sentence}", err=True, color=colors.RED)
+        complain(sentence)
     if broken:
         raise Exit(_BROKEN)
     say("The release keeps all rules of the policy.")
@@ -109,7 +110,7 @@ def broken_rules(policy: Policy, checked: VerifiedRelease, recipient: str | None
         if reached is None:
             yield f"The card states no {goal}, and at least {least!r} is needed."
         elif not reached >= least:
-            yield f"The {goal} may be as low as {reached:.4f}, and at least {least!r} is needed."
+            yield f"The {goal} may be as low as {reached!r}, and at least {least!r} is needed."
     if policy.recipients is not None and recipient is None:
         yield "No recipient is named, and the policy lists who may get a release. Add --recipient."
     elif policy.recipients is not None and recipient not in policy.recipients:

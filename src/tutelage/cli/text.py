@@ -88,13 +88,17 @@ def remark(text: str) -> None:
     say(f"tutelage: {text}", err=True, color=typer.colors.YELLOW)
 
 
+def complain(sentence: str) -> None:
+    """Print a refusal on standard error."""
+    say(f"tutelage: {sentence}", err=True, color=typer.colors.RED)
+
+
 def refuse_others(manifest: Manifest, folder: Path) -> None:
     """End, with an exit code of its own, if a folder contains more than its release: nothing vouches for the rest."""
     others = ", ".join(manifest.others(folder))
     if others:
-        sentence = f"{folder} contains files that are not part of the release: {others}."
-        say(
-            f"tutelage: {sentence} Remove them, and verify again.", err=True, color=typer.colors.RED
+        complain(
+            f"{folder} contains files that are not part of the release: {others}. Remove them, and verify again."
         )
         raise typer.Exit(_MORE_THAN_RELEASED)
 

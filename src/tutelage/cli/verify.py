@@ -94,25 +94,26 @@ def _print_later_releases(card: PrivacyCard, history: History, folder: Path, led
 def require_evidence(folder: Path, manifest: Manifest, onnx: Path | None = None) -> bool:
     """Refuse a student's file that is of another card; return whether the one in the folder states an ε."""
     file = folder / "card.json"
-    known = evidence_of(read_card(file), manifest.sha256[file.name])
+    card = read_card(file)
+    known = evidence_of(card, manifest.sha256[file.name])
     stated = {}
     problems = list[str]()
     if STUDENT_FILE in manifest.sha256:
-        stated = evidence_in(manifest.content(folder, STUDENT_FILE), str(folder / STUDENT_FILE))
-    if stated:
-        problems += disagreements(str(folder / STUDENT_FILE), stated, known)
+        student = str(folder / STUDENT_FILE)
+        stated = evidence_in(manifest.content(folder, STUDENT_FILE), student)
+        if stated:
+            problems += disagreements(student, stated, known)
+        elif card.release.versions.get("tutelage") == version("tutelage"):
+            problems.append(
+                f"{student} states no ε, although this version of tutelage made the card. It is not the student of "
+                "this card."
+            )
     if onnx is not None:
         # It needs an extra.
         from tutelage.students.export import metadata_of
 
         of_release = known | {MANIFEST_HASH: manifest.hash}
         problems += disagreements(str(onnx), metadata_of(onnx), of_release)
-    made_by = read_card(file).release.versions.get("tutelage")
-    if STUDENT_FILE in manifest.sha256 and not stated and made_by == version("tutelage"):
-        problems.append(
-            f"{folder / STUDENT_FILE} states no ε, although this version of tutelage made the card. It is not the "
-            "student of this card."
-        )
     if problems:
         raise InvalidDataError(*problems)
     return bool(stated)

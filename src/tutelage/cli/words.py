@@ -5,8 +5,8 @@ import sys
 from tutelage.exceptions import in_python
 
 _ESTIMATORS = ("PATEClassifier", "PATERegressor")
-_OF_PRIVACY = ("epsilon", "budget", "releases", "delta", "ledger")
-_OF_TARGET = ("classes", "goal", "class_weight", "question")
+_OF_PRIVACY = ("epsilon", "budget", "releases", "delta", "ledger", "report", "holdout")
+_OF_TARGET = ("classes", "goal", "class_weight", "question", "groups")
 _ENTRIES = {
     **{name: f"`{name}` in [privacy]" for name in _OF_PRIVACY},
     **{name: f"`{name}` in [target]" for name in _OF_TARGET},
@@ -40,6 +40,8 @@ def on_command_line(owner: str, name: str, *, first: bool = True) -> str:
     kind, _, call = owner.partition(".")
     if kind in _ESTIMATORS and call in ("", "fit", "prepare") and name in _ENTRIES:
         return _ENTRIES[name]
+    if kind == "Tiers":
+        return "[privacy.tiers]"
     if kind == "LearnedMap":
         return f"`{name.replace('name', 'map')}` in [features]"
     if owner == "plan":

@@ -578,9 +578,7 @@ class Estimator(Inputs):
         public = [taken.public]
         if taken.labels is not None:
             public.append(taken.labels)
-        tiers: Mapping[str, float] = {}
-        if taken.tiers is not None:
-            tiers = taken.tiers.epsilons
+        tiers: Mapping[str, float] = {} if taken.tiers is None else taken.tiers.epsilons
         question = self._question_identity(run, people.unit.name, *public, tiers=tiers)
         release = run.once.release
         identity = question

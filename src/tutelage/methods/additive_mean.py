@@ -307,8 +307,7 @@ def _entries_of_report(
     low, high = student.predict_quantiles(block.rows, INTERVAL).T
     is_within = (low <= targets) & (targets <= high)
     numbers = layout.entries(student.predict(block.rows) - targets, is_within, targets)
-    groups = np.zeros(len(targets), np.int64) if block.groups is None else block.groups
-    cells = groups[:, None] * layout.ENTRIES + np.arange(layout.ENTRIES)
+    cells = block.group_of_rows[:, None] * layout.ENTRIES + np.arange(layout.ENTRIES)
     return cells, np.floor(numbers * layout.UNIT).astype(np.int64)
 
 

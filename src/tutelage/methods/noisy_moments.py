@@ -565,7 +565,7 @@ class NoisyMoments(NoisySums):
 @final
 @frozen
 class RehearsedSums:
-    """Rehearsals of `NoisyMoments`: called, each returns the predicted class of every labeled row."""
+    """Trial runs of `NoisyMoments` on labeled public rows."""
 
     # From the places of labeled rows that cast ballots, noise and scores, to the student and all labeled rows as it
     # sees them.
@@ -587,12 +587,9 @@ class RehearsedSums:
     ) -> tuple[IntArray, IntArray]:
         """Return the predicted class of every labeled row, and how many liars of the real run it would survive."""
         student, labeled = self.student_of(taught, noise, None)
-        classifier = student[-1]
         # In the real run, each person is a smaller part of the mean.
-        certificate = classifier.certificate_
-        moved = certificate.moved * len(taught) / self.people
-        classifier.certificate_ = certificate._replace(moved=moved)
-        return student.predict(labeled).astype(np.int64), classifier.certified(labeled)
+        part = len(taught) / self.people
+        return student.predict(labeled).astype(np.int64), student[-1].certified(labeled, part)
 
 
 def _beside_scores(features: Any, n_scores: int) -> FeatureMap:

@@ -73,12 +73,12 @@ def ask_report(
         given = public.weights.given
         weights = "by shares" if given is None else given.tolist()
     subject = [*turn.subject, "report", [*layout.groups], weights]
-    # From remembered sums may follow a student with other class weights, for whose report the budget has no room.
     answer = yield Request(
         mechanism=mechanism,
         form=form,
         subject={"sum": subject},
         ballot=_BallotOfHoldout(ballot),
+        # May be left out: after remembered sums, the budget may have no room for a report.
         partial=True,
     )
     if answer is None:
@@ -111,7 +111,7 @@ def sum_of_report(
 def _entries(layout: ClassLayout, block: PeopleBlock) -> tuple[IntArray, IntArray]:
     """Return the places of a row's ones in the ballot, shape (rows, ones), and how much they count."""
     # groups, predicted, bins: (rows,); block.rows: (rows, classes)
-    groups = np.zeros(len(block.labels), np.int64) if block.groups is None else block.groups
+    groups = block.group_of_rows
     m = len(layout.classes)
     of_class = groups * m + block.labels
     predicted = block.rows.argmax(axis=1)
@@ -119,6 +119,6 @@ def _entries(layout: ClassLayout, block: PeopleBlock) -> tuple[IntArray, IntArra
     numbers = [np.full(len(predicted), layout.TABLE)]
     if layout.n_bins:
         bins = np.searchsorted(layout.edges[1:-1], block.rows[:, 1])
-        cells.append(len(layout.groups) * m * m + of_class * layout.n_bins + bins)
+        cells.append(layout.n_cells + of_class * layout.n_bins + bins)
         numbers.append(np.full(len(predicted), layout.BIN))
     return np.column_stack(cells), np.column_stack(numbers)

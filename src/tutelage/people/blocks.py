@@ -27,6 +27,11 @@ class PeopleBlock(Private):
     # Index of the group of each row, where a test report tells groups apart.
     groups: IntArray | None = None
 
+    @property
+    def group_of_rows(self) -> IntArray:
+        """Index of the group of each row, of one group of all people where groups are not told apart."""
+        return np.zeros(len(self.labels), np.int64) if self.groups is None else self.groups
+
     def only(self, kept: IntArray | slice) -> "PeopleBlock":
         """Return some of the rows."""
         groups = None if self.groups is None else self.groups[kept]

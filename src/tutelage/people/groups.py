@@ -60,7 +60,7 @@ def groups_from(given: Grouping, schema: Schema | None, X_public: object, owner:
             name,
             f"have 1 to {_MOST} public values",
             f"{len(texts)} for {literal(repr(column))}",
-            "List them: groups={'sex': ['Female', 'Male']}.",
+            literal(f"Name a public column, or list the values of {column!r}."),
         )
     return Groups(column, tuple(texts.values()))
 

@@ -21,9 +21,8 @@ class Tiers(Private):
 
     The ballots of a tier are shortened by a public factor before they are added up, so that one person of it moves each
     sum less. The ε of a tier holds, at the δ of the ledger, for everything that is released through the ledger; without
-    a ledger, for the release. It covers that a person of the tier is added or removed, and so that they are in this
-    tier. If a person's rows are changed, it covers rows of the same tier: to tell apart that a person is in one of two
-    tiers is harder than to tell apart that either is missing, but may be easier than the ε of one of them says.
+    a ledger, for the release. It protects whether a person is in the data, and so in this tier, and
+    changes of the person's rows while the tier stays. If the tier changes, the ε of everybody holds.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from tutelage.privacy import NeighboringRelation, PrivacyUnit, PublicEpsilon
 from tutelage.reporting.measured import ClassLayout, expected_half_width
 from tutelage.teachers import ensemble_of
 
-Asked = TypeVar("Asked", bound=Method)
+_AnyMethod = TypeVar("_AnyMethod", bound=Method)
 
 
 @final
@@ -69,7 +69,7 @@ class Target:
         methods = proposals(self.people, self.sizes, named=self.named)
         return [self.with_least_noise(method) for method in methods]
 
-    def with_least_noise(self, method: Asked) -> Asked:
+    def with_least_noise(self, method: _AnyMethod) -> _AnyMethod:
         """Return a method with its noise, or the least that keeps ε."""
         if method.mechanism is not None:
             return method

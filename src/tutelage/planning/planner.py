@@ -172,11 +172,8 @@ def plan(
 def _safety(target: Target, known: PublicLabels, liars: int) -> tuple[Safety, ...]:
     """Return what it costs to be safe from liars: fewer landmarks, one round, and no start from public labels."""
     target = replace(target, labeled=False)
-    found = list[Safety]()
-    for n_landmarks in _LANDMARKS:
-        method = target.with_least_noise(NoisyMoments(n_landmarks, rounds=1))
-        found.append(run_safety(method, known, target.people, liars))
-    return tuple(found)
+    methods = (target.with_least_noise(NoisyMoments(number, rounds=1)) for number in _LANDMARKS)
+    return tuple(run_safety(method, known, target.people, liars) for method in methods)
 
 
 def _require_certificates(liars: int, known: PublicLabels | None) -> None:

@@ -38,7 +38,7 @@ _EVIDENCE = {
         "`tutelage run` straight away, without [method]."
     ),
 }
-_LEAST_GAIN = 0.0005  # a gain below this is printed as 0.0 points
+_LEAST_PRINTED = 0.0005  # a gain below this is printed as 0.0 points
 
 
 @final
@@ -281,12 +281,12 @@ class Plan:
     def _of_safety(self) -> str:
         """Return what it costs to be safe from liars."""
         shares = [
-            f"{one.safe:.1%} of {one.right:.1%} right predictions with {one.n_landmarks:,} landmarks"
+            f"with {one.n_landmarks:,} landmarks, {one.right:.1%} of predictions are right and {one.safe:.1%} stay so"
             for one in self.safety
         ]
         return (
-            f"If any {self.liars:,} people cast whatever they like, these stay right: {'; '.join(shares)}. That "
-            "needs one round of ballots, and public labels that only score."
+            f"If any {self.liars:,} people cast whatever they like: {'; '.join(shares)}. That needs one round of "
+            "ballots, and public labels that only score."
         )
 
     def _of_report(self, best: Option) -> list[str]:
@@ -307,7 +307,7 @@ class Plan:
         sentences = list[str]()
         for advice in self.advice:
             gain = ", no gain was seen."
-            if advice.expected - self.best.expected >= _LEAST_GAIN:
+            if advice.expected - self.best.expected >= _LEAST_PRINTED:
                 gain = f": {advice.expected:.1%}."
             sentences.append(f"With twice the {advice.doubled}{gain}")
         return " ".join(sentences)

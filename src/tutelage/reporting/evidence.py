@@ -1,6 +1,6 @@
 """Evidence in the file of a student: of which release it is, and with which ε, for programs that see only this file.
 
-A hash shows a mix-up. A person who rewrites card, manifest and student alike is found by a signature alone.
+The hashes detect mix-ups. Only a signature detects a person who rewrites card, manifest and student together.
 """
 
 import json

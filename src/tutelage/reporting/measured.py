@@ -95,16 +95,22 @@ class ClassLayout:
 
     def table(self, values: IntArray) -> FloatArray:
         """Return the table in people, of shape (groups, classes, predicted classes)."""
-        n_classes = len(self.classes)
-        cells = len(self.groups) * n_classes**2
-        return values.ravel()[:cells].reshape(-1, n_classes, n_classes) / self.TABLE
+        return self._parts(values)[0] / self.TABLE
 
     def bins(self, values: IntArray) -> FloatArray:
         """Return the bins in people, of shape (groups, classes, n_bins)."""
+        return self._parts(values)[1] / self.BIN
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells of the table, before the bins."""
+        return len(self.groups) * len(self.classes) ** 2
+
+    def _parts(self, values: IntArray) -> tuple[IntArray, IntArray]:
         n_classes = len(self.classes)
-        cells = len(self.groups) * n_classes**2
+        table, bins = np.split(values.ravel(), [self.n_cells])
         shape = (len(self.groups), n_classes, self.n_bins)
-        return values.ravel()[cells:].reshape(shape) / self.BIN
+        return table.reshape(-1, n_classes, n_classes), bins.reshape(shape)
 
 
 @final
@@ -305,10 +311,8 @@ class Measured(Part, frozen=True, kw_only=True):
         accuracy = self.groups[0].accuracy
         if accuracy is None:
             return self
-        # The estimate may be off: of all accuracies in the interval, the one with the largest difference.
-        tried: FloatArray = np.linspace(1 - accuracy.high, 1 - accuracy.low, _TRIED)
-        wrong: list[float] = tried.tolist()
-        return structs.replace(self, optimism=max(most_on_others(one) - one for one in wrong))
+        worst = _largest_rise(most_on_others, 1 - accuracy.high, 1 - accuracy.low)
+        return structs.replace(self, optimism=worst)
 
 
 @final
@@ -367,10 +371,14 @@ class MeasuredErrors(Part, frozen=True, kw_only=True):
             return self
         low = min(1.0, error.low / self.largest_error)
         high = min(1.0, error.high / self.largest_error)
-        tried: FloatArray = np.linspace(low, high, _TRIED)
-        shares: list[float] = tried.tolist()
-        worst = max(most_on_others(one) - one for one in shares)
+        worst = _largest_rise(most_on_others, low, high)
         return structs.replace(self, optimism=self.largest_error * worst)
+
+
+def _largest_rise(most_on_others: Callable[[float], float], low: float, high: float) -> float:
+    """Return the largest rise of a share of errors that is anywhere in its interval."""
+    tried: list[float] = np.linspace(low, high, _TRIED).tolist()
+    return max(most_on_others(share) - share for share in tried)
 
 
 def expected_half_width(
@@ -485,14 +493,11 @@ def _gaps(table: FloatArray, noise: float, layout: ClassLayout) -> list[Gap]:
 
 
 def _people(count: float, noise: float, exact: int | None) -> Interval:
-    if exact is not None:
-        return Interval(float(exact), float(exact), float(exact))
     half = Z_95 * noise
-    return Interval(
-        min(max(count, 0.0), MOST),
-        min(max(count - half, 0.0), MOST),
-        min(max(count + half, 0.0), MOST),
-    )
+    if exact is not None:
+        count = float(exact)
+        half = 0.0
+    return Interval(*(min(max(end, 0.0), MOST) for end in (count, count - half, count + half)))
 
 
 def measured_errors(

@@ -1,6 +1,6 @@
 """How many people can lie, whatever they cast, before a prediction of a student of one noisy sum changes.
 
-Docs: docs/proofs/certificate.md.
+Proof: docs/proofs/certificate.md.
 """
 
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ from tutelage._internal.typing import FloatArray, IntArray, Matrix
 # Weights are expected in proportion to one of these powers of the public spread.
 _POWERS = (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0)
 _LEVELS = np.exp(np.arange(-25, 25, 0.5))  # how large the weights are expected to be
-# Of what is compared: many times the rounding of floats, so that it decides no comparison.
+# Comparisons are widened by this share, far more than floats round.
 _SLACK = 1e-9
-# Of the multiplier of the distance in Theorem 2, beyond the least that is allowed, in units of the largest difference.
+# Multipliers that are tried in Theorem 2, above the least that is allowed, in units of the largest difference.
 _MULTIPLIERS = np.exp(np.arange(-30, 30, 0.25))[:, None]
 _AT_ONCE = 2**22  # numbers
 

@@ -346,7 +346,7 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         """Return the likeliest class value of each row."""
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
-    def certified(self, vectors: Matrix) -> IntArray:
+    def certified(self, vectors: Matrix, part: float = 1.0) -> IntArray:
         """Return how many liars the prediction of each row survives, shape (rows,); public.
 
         Had that many of the people who took part cast any other ballots, the prediction would be the same, whatever
@@ -356,6 +356,8 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         ----------
         vectors : array of shape (rows, features)
             Features of the rows.
+        part : float
+            How far one person moves a mean, as a part of how far one of those who took part does.
 
         Raises
         ------
@@ -373,6 +375,7 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         rows = np.asarray(vectors, np.float64)
         predicted = self.predict_proba(rows).argmax(axis=1)
         weights = np.broadcast_to(self.weights_, len(self.classes_))
+        certificate = certificate._replace(moved=part * certificate.moved)
         return certificate.liars(rows, predicted, weights, LEAST_CHANCE)
 
 
