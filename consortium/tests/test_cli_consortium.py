@@ -25,7 +25,7 @@ from test_cli import refusal, succeeded, tutelage
 from tutelage.accounting.filter import RenyiFilter
 from tutelage.cli import main
 from tutelage.cli.settings import read_settings
-from tutelage.exceptions import InvalidDataError
+from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.ledger import Ledger
 from tutelage.students import load_student
 from tutelage_consortium import Consortium, Home, Mailbox
@@ -224,6 +224,26 @@ def test_a_hospital_with_its_own_epsilon_can_pay_for_all_releases(folder, releas
     event = draft.scheme.event_of(None, "hospital-1")
     limit = RenyiFilter.suited_to(epsilon, 1e-5, event)
     assert limit.fitting(event, 0) == releases
+
+
+def test_steps_are_as_coarse_as_the_size_test_needs(folder):
+    """Of 2,000,000 people with two columns, 1,024 steps would be too large; of far more, any are."""
+    terms = (folder / "terms.toml").read_text().replace("= 300", "= 2_000_000")
+    (folder / "terms.toml").write_text(f"{terms}\n[epsilons]\nhospital-1 = 1.0\n")
+    settings = read_settings(folder / "terms.toml")
+    fine = TermsFile.of({**settings, "size_test": False}).draft().steps
+    coarse = TermsFile.of(settings).draft()
+    assert coarse.most_queries() == 1
+    assert coarse.steps != fine
+    assert all(0 <= own - each < 64 for own, each in zip(fine, coarse.steps, strict=True))
+    columns = {f"column {number}": [0, 1] for number in range(200)}
+    many = {**settings, "schema": columns, "hospitals": dict.fromkeys(HOSPITALS, 2**22)}
+    with pytest.raises(ConfigError, match=r"\[epsilons\] needs larger sums"):
+        TermsFile.of(many).draft()
+    del many["epsilons"]
+    assert TermsFile.of(many).draft().most_queries() == 1
+    with pytest.raises(InvalidDataError, match="not one query can be computed"):
+        TermsFile.of({**many, "hospitals": dict.fromkeys(HOSPITALS, 2**24)}).draft()
 
 
 def test_an_invite_of_nobody_is_refused(folder):

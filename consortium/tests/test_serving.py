@@ -16,6 +16,7 @@ import pytest
 from consortia import PARTIES, Members, all_ended, found
 from ledgers import knows, new_ledger
 from processes import called_by_itself, die_at_event, ended, forked
+from tutelage.events import TIER_STEPS
 from tutelage.exceptions import FederationError, ForgedMessageError, StaleBatchError
 from tutelage.features import Schema
 from tutelage.ledger import turns
@@ -457,6 +458,57 @@ def test_a_member_leaves_and_another_comes_while_a_release_goes_on(after_one):
     assert second.entities == tuple(HOSPITALS[:3])
     # Of the release that goes on.
     assert second.round.opened.people == dict.fromkeys(HOSPITALS, PEOPLE)
+
+
+def shortened(play: Play, steps: int) -> Play:
+    """Let all members accept a roster in which the ballots of one hospital are of so many steps."""
+    before = play.members.home(HOSPITALS[1]).consortium()
+    of_each = tuple(steps if name == "hospital-1" else TIER_STEPS for name in HOSPITALS)
+    after = play.amended(members=before.members, steps=of_each)
+    play.accept(*HOSPITALS, *PARTIES, "aggregator")
+    return Play(replace(play.members, consortium=after))
+
+
+def test_shorter_ballots_bind_a_hospital_at_once(after_one):
+    asked = after_one.asked
+    play = shortened(after_one, TIER_STEPS // 2)
+    assert any("people of hospital-1 count 0.500" in question for question in asked)
+    paid = play.spent("hospital-1")
+    play.cast_and_add(play.ask())
+    assert any("longer ballots of hospital-1 than the roster" in text for text in play.told)
+    assert play.spent("hospital-1") == paid
+    second = play.collect(play.ask())
+    assert second.entities == ("hospital-0", "hospital-2", "hospital-3")
+    assert second.round.opened.steps == {}  # of the release that goes on
+    play.told.clear()
+    first = play.ask("second")
+    play.cast_and_add(first)
+    assert not any("longer ballots" in text for text in play.told)
+    assert play.collect(first).entities == tuple(HOSPITALS)
+    assert play.spent("hospital-1") - paid == pytest.approx(paid / 4, rel=0.01)
+
+
+def test_an_approval_is_for_ballots_of_one_length(play):
+    play = shortened(play, TIER_STEPS // 4)
+    serving = play.serving("hospital-1")
+    play.ask()
+    assert serving.step()
+    assert [question.startswith("aggregator asks for") for question in play.asked] == [True]
+    longer = shortened(play, TIER_STEPS)
+    serving._accept()
+    sums = longer.members.consortium.sums()
+    begun = sums.first_round("first")
+    row = sums.round_after(begun, np.zeros(begun.shape, np.int64), HOSPITALS).opened.to_row()
+    identity = longer.members.home("aggregator").identity
+    longer.members.mailbox.put_batch(
+        Batch.make(identity, longer.members.consortium, row), longer.members.consortium
+    )
+    play.asked.clear()
+    play.answer = False
+    spent = play.spent("hospital-1")
+    serving.step()
+    assert any(question.startswith("aggregator asks for") for question in play.asked)
+    assert play.spent("hospital-1") == spent
 
 
 def test_a_roster_that_is_declined_or_older_changes_nothing(play):

@@ -724,6 +724,9 @@ def test_lengths_of_ballots_that_cannot_be_are_refused(sums, steps):
         replace(sums.terms, steps=steps)
 
 
-def test_terms_with_shorter_ballots_are_stored(sums_in_steps, tmp_path):
+def test_terms_with_shorter_ballots_are_stored_and_others_are_as_before(
+    sums, sums_in_steps, tmp_path
+):
+    assert "steps" not in sums.terms.as_dict()
     sums_in_steps.terms.save(tmp_path / "terms.json")
     assert Consortium.load(tmp_path / "terms.json").steps == HALF

@@ -329,6 +329,7 @@ def run(
     if last.report is not None:
         measured = last.report.quality()
         about["report"] = plain(measured)
+        about["report_weighted"] = bool(last.opened.steps)
     state = Ledger.open(home / _LEDGER).state()
     if as_json:
         print_json({**about, "ledger": state.as_dict()})
@@ -341,7 +342,10 @@ def run(
             say(f"{key.replace('_', ' ')}: {100 * value:.1f} %")
     if isinstance(measured, Measured):
         within = as_share(measured.groups[0].accuracy)
-        say(f"accuracy on the people of these hospitals, by a noisy sum: {within}")
+        who = "the people of these hospitals"
+        if last.opened.steps:
+            who += ", weighted by their ballots"
+        say(f"accuracy on {who}, by a noisy sum: {within}")
     if not is_worth(about.get("accuracy", 1.0), about.get("most_frequent_class", 0.0)):
         say(
             "The student is hardly better than the most frequent class. Do not use it.",

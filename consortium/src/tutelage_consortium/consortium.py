@@ -217,7 +217,7 @@ class Consortium(ConsortiumTerms):
             mechanism = kind and kind(**content["mechanism"])
         except (KeyError, TypeError, AttributeError):
             raise damaged from None
-        if {*content, "method", "method_hash", "report"} != set(cls.__dataclass_fields__):
+        if {*content, "method", "method_hash", "report", "steps"} != set(cls.__dataclass_fields__):
             raise damaged
         if mechanism is None:
             raise InvalidParameterError("Consortium.mechanism", f"be one of {', '.join(_BY_NAME)}")

@@ -130,6 +130,7 @@ class Entity:
         """
         sums = self.consortium.sums()
         self._require_current(batch)
+        self.consortium.require_size(1)
         asked = sums.round_of(batch)
         if self._member.name not in asked.opened.people:
             raise StaleBatchError(

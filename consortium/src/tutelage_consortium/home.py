@@ -8,6 +8,7 @@ from typing import final
 
 from tutelage._internal.gate import AnyPath
 from tutelage._internal.outputs import sync
+from tutelage.events import TIER_STEPS
 from tutelage.exceptions import FederationError, StaleBatchError
 from tutelage.ledger.disk import hold_folder
 from tutelage_consortium.consortium import Consortium
@@ -98,7 +99,17 @@ class Home:
         return Consortium.load(self._path / _ROSTERS / f"{max(numbers)}.json") if numbers else None
 
     def require_known(self, people: Mapping[str, int], steps: Mapping[str, int]) -> None:
-        """Refuse numbers of people, or lengths of ballots, that are not those of a roster that this member accepted."""
+        """Refuse numbers of people, or lengths of ballots, that are not those of a roster that this member accepted.
+
+        A member's own ballots are never longer than in the last one.
+        """
+        name = self.member.name
+        last = self.consortium().steps_at.get(name, TIER_STEPS)
+        if steps.get(name, TIER_STEPS) > last:
+            raise StaleBatchError(
+                f"A release began with longer ballots of {name} than the roster that it accepted last. Nothing was "
+                "spent. Ask for a new release."
+            )
         for path in (self._path / _ROSTERS).glob("*.json"):
             roster = Consortium.load(path)
             if (people, steps) == (roster.people_at, roster.steps_at):

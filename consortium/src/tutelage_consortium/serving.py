@@ -72,8 +72,8 @@ class Serving:
     _said: set[str] = field(default_factory=set)
     _seen: dict[str, float] = field(default_factory=dict)  # when a batch was seen first
     _declined: set[str] = field(default_factory=set)
-    # Approved sums, as a release and the number of the sum.
-    _approved: set[tuple[str, int]] = field(default_factory=set)
+    # Approved sums, as a release, the length of the hospital's ballots in it, and the number of the sum.
+    _approved: set[tuple[str, int, int]] = field(default_factory=set)
     _held: Rows | None = field(default=None, repr=False)
     # By batch: when to try it again, and the wait.
     _again: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -186,11 +186,11 @@ class Serving:
         release = asked.opened.release
         if terms.boundary(ledger, self.home.member).reservation_of(batch) is not None:
             return True
-        # Nor is one approval good for a second batch of a sum.
-        if (release, asked.number) not in self._approved:
-            takes = taken_from(
-                ledger, terms.sums().event_from(asked.number, self.home.member.name, asked.opened)
-            )
+        name = self.home.member.name
+        steps = asked.opened.steps.get(name, TIER_STEPS)
+        # Nor is one approval good for a second batch of a sum, or for longer ballots.
+        if (release, steps, asked.number) not in self._approved:
+            takes = taken_from(ledger, terms.sums().event_from(asked.number, name, asked.opened))
             if not self.approves(
                 f"{terms.aggregator.name} asks for release {release!r}, which takes {takes}. "
                 f"{ledger.state()}\nCast ballots?"
@@ -198,9 +198,9 @@ class Serving:
                 self._declined.add(batch.identifier)
                 return False
             self._approved |= {
-                (release, number) for number in range(asked.number, len(terms.sums().events))
+                (release, steps, number) for number in range(asked.number, len(terms.sums().events))
             }
-        self._approved.discard((release, asked.number))
+        self._approved.discard((release, steps, asked.number))
         return True
 
     def _compute(self, terms: Consortium, batch: Batch, status: BatchStatus) -> bool:
@@ -271,9 +271,15 @@ def taken_from(budget: Ledger, event: Event) -> str:
 
 def _question_of(before: Consortium | None, after: Consortium) -> str:
     """Return the question whether to accept a roster, with what it changes and the words to compare."""
+    shorter = [
+        f" People of {name} count {steps / TIER_STEPS:.3f}."
+        for name, steps in after.steps_at.items()
+        if steps < TIER_STEPS
+    ]
     hospitals = ", ".join(names_of(after.entities))
     parties = ", ".join(names_of(after.computing_parties))
     what = f"{len(after.entities)} hospitals join {after.name!r}: {hospitals}. Computing parties: {parties}."
+    what += "".join(shorter)
     changes = [] if before is None else changes_of(before, after)
     if changes:
         what = f"Roster {after.roster} of {after.name!r} changes: {'; '.join(changes)}."

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import ceil, log, prod, sqrt
+from math import ceil, gcd, log, prod, sqrt
 from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, final
@@ -82,7 +82,9 @@ class _SumsSoFar:
         """Return the factor of an entity's ballots; of whole ballots if `entity` is None. It is 1 if all are whole."""
         if not self.steps:
             return 1
-        return self.steps.get(entity or "", TIER_STEPS)
+        # The smallest whole numbers that are to each other as the lengths: sums stay as small as they can.
+        common = gcd(TIER_STEPS, *self.steps.values())
+        return self.steps.get(entity or "", TIER_STEPS) // common
 
 
 @final

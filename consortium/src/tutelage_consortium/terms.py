@@ -47,7 +47,8 @@ class ConsortiumTerms:
 
     def __post_init__(self) -> None:
         for name in ("members", "people", "steps", "classes"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+            if getattr(self, name):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.schema is not None:
             object.__setattr__(self, "schema", _as_stored(self.schema))
         if self.method is not None:
@@ -140,7 +141,7 @@ class ConsortiumTerms:
     def as_dict(self) -> dict[str, Any]:
         """Return the agreement as plain values, with the format of its file."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        for name in ("method", "method_hash", "report"):
+        for name in ("method", "method_hash", "report", "steps"):
             if not values[name]:  # a field with its default value is not written
                 del values[name]
         mechanism = {"kind": type(self.mechanism).__name__, **settings_of(self.mechanism)}

@@ -23,6 +23,7 @@ from tutelage.signing import require_name
 from tutelage_consortium.consortium import Consortium
 from tutelage_consortium.keys import Identity, Member, Role
 
+_COARSE = (1, 4, 16, 64)
 _Seat = tuple[Role, str | None]
 
 
@@ -140,9 +141,11 @@ class TermsFile(Section, frozen=True):
                     f"[epsilons] must give hospitals an ε below {self.privacy.epsilon:g}, that of [privacy]. Got "
                     f"{epsilon:g} for {name!r}."
                 )
-        return self.consortium(
+        agreed = self.consortium(
             [Identity.generate(name, *seat).member for name, seat in self.seats.items()], 0
         )
+        agreed.require_size(1)
+        return agreed
 
     def present(self, members: Sequence[Member]) -> dict[str, Member]:
         """Return the members with a seat in these terms, by name; of several keys, the last."""
@@ -180,8 +183,18 @@ class TermsFile(Section, frozen=True):
             alike = made(mechanism=mechanism, steps=(steps,) * len(hospitals))
             return alike.scheme.event_of(None, hospitals[0])
 
-        steps = tuple(self._steps(name, event_of) for name in hospitals)
-        return made(mechanism=mechanism, steps=steps)
+        steps = [self._steps(name, event_of) for name in hospitals]
+        # The coarser the steps, the smaller the sums, whose size must be tested.
+        for coarse in _COARSE:
+            rounded = tuple(each - each % coarse for each in steps)
+            if all(rounded):
+                agreed = made(mechanism=mechanism, steps=rounded)
+                if agreed.most_queries():
+                    return agreed
+        raise ConfigError(
+            "[epsilons] needs larger sums than can be tested with so many people and columns. State fewer, or leave "
+            "[epsilons] out."
+        )
 
     def _steps(self, hospital: str, event_of: Callable[[int], Event]) -> int:
         """Return of how many steps the ballots of a hospital's people are, so that its budget holds all releases."""

@@ -153,7 +153,7 @@ def plan(
     if reach is not None:
         number_between(reach, 0, 1, "reach", "plan")
     if liars is not None:
-        _require_certificates(liars, known)
+        _require_certificates(liars, known, people)
     if known is None:
         return _by_references(target, method, accuracy, reach)
     if accuracy is not None:
@@ -172,13 +172,16 @@ def plan(
 def _safety(target: Target, known: PublicLabels, liars: int) -> tuple[Safety, ...]:
     """Return what it costs to be safe from liars: fewer landmarks, one round, and no start from public labels."""
     target = replace(target, labeled=False)
-    methods = (target.with_least_noise(NoisyMoments(number, rounds=1)) for number in _LANDMARKS)
+    # There are at most half as many landmarks as public rows.
+    numbers = sorted({min(number, len(known.rows) // 2) for number in _LANDMARKS}, reverse=True)
+    methods = (target.with_least_noise(NoisyMoments(number, rounds=1)) for number in numbers)
     return tuple(run_safety(method, known, target.people, liars) for method in methods)
 
 
-def _require_certificates(liars: int, known: PublicLabels | None) -> None:
-    """Refuse liars where no trial has a student with a certificate."""
-    integer_at_least(liars, 1, "liars", "plan")
+def _require_certificates(liars: int, known: PublicLabels | None, people: int) -> None:
+    """Refuse more liars than people, and liars where no trial has a student with a certificate."""
+    if integer_at_least(liars, 1, "liars", "plan") > people:
+        raise InvalidParameterError("plan.liars", f"be at most {people}, as $people", f"{liars}")
     if known is None or known.weights is not None:
         raise InvalidParameterError(
             "plan.liars", "come with labels to try ballots on, and with the goal accuracy"

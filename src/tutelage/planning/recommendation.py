@@ -281,7 +281,8 @@ class Plan:
     def _of_safety(self) -> str:
         """Return what it costs to be safe from liars."""
         shares = [
-            f"with {one.n_landmarks:,} landmarks, {one.right:.1%} of predictions are right and {one.safe:.1%} stay so"
+            f"with {one.n_landmarks:,} landmarks, {one.right:.1%} of predictions are right and {one.safe:.1%} (± "
+            f"{200 * one.error:.1f} points) stay so"
             for one in self.safety
         ]
         return (

@@ -13,6 +13,7 @@ measured, is added.
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
+from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -118,6 +119,7 @@ class Safety(NamedTuple):
     n_landmarks: int
     right: float  # share of the rows
     safe: float  # share of the rows that are right and survive the liars
+    error: float  # standard error of this share, by which rows are scored
 
 
 def run_safety(method: NoisyMoments, known: PublicLabels, people: int, liars: int) -> Safety:
@@ -128,15 +130,19 @@ def run_safety(method: NoisyMoments, known: PublicLabels, people: int, liars: in
     known = replace(known, own=False)
     rehearsed = method.rehearsal(known, people)
     noise = SimulationNoise(0)
+    n_scored = 0
     right = list[float]()
     safe = list[float]()
     for rows, held_out, _, _ in islice(_folds(method, known, 0), _FOLDS_OF_SAFETY):
         taught = np.random.default_rng(0).permutation(rows)[:people]
         predicted, survived = rehearsed.predicted_and_liars(taught, noise)
+        n_scored += len(held_out)
         is_right = predicted[held_out] == known.classes[held_out]
         right.append(float(is_right.mean()))
         safe.append(float((is_right & (survived[held_out] >= liars)).mean()))
-    return Safety(method.n_landmarks, float(np.mean(right)), float(np.mean(safe)))
+    share = float(np.mean(safe))
+    error = sqrt(share * (1 - share) / n_scored)
+    return Safety(method.n_landmarks, float(np.mean(right)), share, error)
 
 
 def labels_alone(known: PublicLabels) -> Trial | None:
