@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
+from sklearn.preprocessing import OneHotEncoder
 
 from test_additive import SCHEMA, SMALL, cast, requests_of
 from test_regression import made_up, of
 from tutelage.exceptions import BudgetExceededError, InvalidDataError, InvalidParameterError
-from tutelage.features.public_numbers import _TREES, FEWEST, PublicStart, PublicTrees
+from tutelage.features.public_numbers import _TREES, FEWEST, PublicStart, PublicSum
 from tutelage.mechanisms import NoisySum
 from tutelage.methods import AdditiveMean
 from tutelage.students import load_student
@@ -42,12 +44,13 @@ SMALL_START = dict(zip(("X_public", "y_public"), small(100, 9), strict=True))
 
 
 @pytest.mark.parametrize("n", [FEWEST, 1_000])
-def test_trees_predict_as_scikit_learn_does_and_each_row_by_itself(n):
+@pytest.mark.parametrize("leaves", [15, 4])
+def test_trees_predict_as_scikit_learn_does_and_each_row_by_itself(n, leaves):
     rows, y = made_up(n)
     bins, shares = SCHEMA.transform(rows), y / 10
-    trees = PublicTrees.learn(bins, shares)
+    trees = PublicSum.of_trees(bins, shares, leaves)
     other = SCHEMA.transform(made_up(1_000, 1)[0])
-    fitted = HistGradientBoostingRegressor(**_TREES).fit(bins, shares)
+    fitted = HistGradientBoostingRegressor(**_TREES, max_leaf_nodes=leaves).fit(bins, shares)
     found = trees.shares(other)
     np.testing.assert_allclose(found, np.clip(fitted.predict(other), 0, 1), rtol=0, atol=1e-12)
     np.testing.assert_array_equal(found[::-1], trees.shares(other[::-1]))
@@ -57,11 +60,44 @@ def test_trees_predict_as_scikit_learn_does_and_each_row_by_itself(n):
     assert trees.shares(other[:0]).shape == (0,)
 
 
-def test_no_public_row_is_predicted_by_its_own_target():
-    rows, y = made_up(FEWEST)
+def test_effects_of_columns_are_those_of_a_ridge_regression():
+    rows, y = made_up(300)
+    bins, shares = SCHEMA.transform(rows), y / 10
+    other = SCHEMA.transform(made_up(1_000, 1)[0])
+    hot = OneHotEncoder(handle_unknown="ignore", sparse_output=False).fit(bins)
+    fitted = Ridge(1.0).fit(hot.transform(bins), shares)
+    expected = np.clip(fitted.predict(hot.transform(other)), 0, 1)
+    found = PublicSum.of_columns(bins, shares).shares(other)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+    beyond = PublicSum.of_columns(np.zeros((4, 1)), np.array([0.2, 0.4, 0.6, 0.8]))
+    assert beyond.shares(np.array([[0.0], [7.0]])) == pytest.approx(0.5)
+
+
+def test_a_blend_is_the_weighted_sum_of_its_parts_and_no_worse_than_the_best():
+    rows, y = made_up(400)
+    noise = np.random.default_rng(0).normal(size=len(y))
+    bins, shares = SCHEMA.transform(rows), np.clip((y + noise) / 10, 0, 1)
+    parts = [PublicSum.of_trees(bins, shares, 15), PublicSum.of_columns(bins, shares)]
+    blend = PublicSum.blend(parts, np.array([0.3, 0.5]), 0.4)
+    expected = 0.4 + sum(
+        weight * (part.shares(bins) - 0.4) for weight, part in zip((0.3, 0.5), parts, strict=True)
+    )
+    np.testing.assert_allclose(blend.shares(bins), expected, rtol=0, atol=1e-12)
+    other, truth = made_up(2_000, 1)
+    bins_of_other = SCHEMA.transform(other)
+    alone = [r2_score(truth, 10 * part.shares(bins_of_other)) for part in parts]
+    start = PublicStart.learn(bins, shares)
+    assert r2_score(truth, 10 * start.model.shares(bins_of_other)) > max(alone) - 0.01
+
+
+def test_no_public_row_is_predicted_by_models_that_saw_its_target():
+    """The weights of the models, which all rows have in common, may follow from it."""
+    rows, y = made_up(200)
     bins, changed = SCHEMA.transform(rows), y / 10
     changed[7] = 1 - changed[7]
-    assert PublicStart.learn(bins, changed).apart[7] == PublicStart.learn(bins, y / 10).apart[7]
+    before, after = PublicStart.learn(bins, y / 10), PublicStart.learn(bins, changed)
+    assert abs(after.apart[7] - before.apart[7]) < 0.02
+    assert abs(after.model.shares(bins)[7] - before.model.shares(bins)[7]) > 0.02
 
 
 # Ballots
@@ -177,7 +213,7 @@ def test_a_second_fit_asks_for_the_same_sums_by_the_trees_that_the_ledger_kept(
     given = {"ledger": tmp_path / "a.ledger", "epsilon": 1.0}
     first = of(**given).fit(rows, y, **known())
     with monkeypatch.context() as patched:
-        patched.setattr(PublicTrees, "learn", lambda *_: 1 / 0)
+        patched.setattr(PublicStart, "learn", lambda *_: 1 / 0)
         named = {**known()["X_public"], "days": known()["y_public"]}
         with pytest.warns(match="released before"):
             again = of(5, **given).fit(rows, y, X_public=named, y_public="days")

@@ -112,7 +112,7 @@ class _Fitting:
         student = AdditiveRegressor()
         rest = means.mean
         if means.public is not None:
-            student.public_ = means.public.trees
+            student.public_ = means.public.model
             student.part_ = of_public + float(weights[n_columns + 1])
             rest *= 1 - student.part_
         student.intercept_ = np.array([rest + weights[-1] * sqrt(means.variance)])

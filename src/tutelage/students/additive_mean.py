@@ -17,7 +17,7 @@ from sklearn.base import RegressorMixin
 from tutelage._internal.records import by_identity
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.features.public_numbers import PublicStart, PublicTrees
+from tutelage.features.public_numbers import PublicStart, PublicSum
 from tutelage.students.additive import (
     Columns,
     Effects,
@@ -50,7 +50,7 @@ class AdditiveRegressor(RegressorMixin, TableOfEffects):
     """
 
     range_: tuple[float, float]
-    public_: PublicTrees | None = None  # of public targets, if there are any
+    public_: PublicSum | None = None  # of public targets, if there are any
     part_: float = 0.0  # of their prediction, which the effects are added to
     parts_: FloatArray  # predictions at which the next histogram begins
     below_: FloatArray  # share of the people below each edge, for each part
@@ -182,7 +182,7 @@ class Means(Effects):
 
     def public_shares(self, bins: Matrix) -> FloatArray | None:
         """Return the number of each row by public targets alone, where there are any."""
-        return None if self.public is None else self.public.trees.shares(bins)
+        return None if self.public is None else self.public.model.shares(bins)
 
     def start(self, groups: IntArray, public_shares: FloatArray | None = None) -> FloatArray:
         """Return the numbers that the later sums begin from."""

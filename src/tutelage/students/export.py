@@ -43,7 +43,7 @@ from tutelage.features.learned import (
     PublicScaling,
     PublicSteps,
 )
-from tutelage.features.public_numbers import DEPTH, PublicTrees
+from tutelage.features.public_numbers import DEPTH, PublicSum
 from tutelage.features.rowwise import EXACT_FLOAT64, distance_levels, projection_in_steps
 from tutelage.features.schema import Schema, code_by_value, edges_of
 from tutelage.features.scored import BesideScores, ScoredRows
@@ -637,7 +637,7 @@ def _totals(part: TableOfEffects, bins: _Node) -> _Node:
     return effects.ReduceSum(np.array([1]), keepdims=0) + part.intercept_
 
 
-def _shares_by_trees(bins: _Node, trees: PublicTrees) -> _Node:
+def _shares_by_trees(bins: _Node, trees: PublicSum) -> _Node:
     """Return the number from 0 to 1 that trees of public rows expect of each row, shape (rows, 1)."""
 
     def numbers_of_nodes(numbers: Array) -> _Node:
@@ -655,7 +655,11 @@ def _shares_by_trees(bins: _Node, trees: PublicTrees) -> _Node:
         compared = bins.GatherElements(feature.Gather(nodes), axis=1)
         is_above = compared.Greater(threshold.Gather(nodes))
         nodes = below.Gather(nodes).Add(is_above.Cast(to=_INT64))
-    shares = value.Gather(nodes).sums() + np.array([trees.base])
+    n_columns = len(trees.effects)
+    n_bins: int = trees.effects.shape[1]
+    places = bins.Min(_constant_row(n_bins - 1)) + np.arange(n_columns) * n_bins
+    effects = numbers_of_nodes(trees.effects).Gather(places.Cast(to=_INT64))
+    shares = value.Gather(nodes).sums() + effects.sums() + np.array([trees.base])
     return shares.within(0.0, 1.0)
 
 

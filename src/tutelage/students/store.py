@@ -48,7 +48,7 @@ _TRUSTED = (
     "tutelage.features.learned.PublicProjection",
     "tutelage.features.learned.PublicScaling",
     "tutelage.features.learned.PublicSteps",
-    "tutelage.features.public_numbers.PublicTrees",
+    "tutelage.features.public_numbers.PublicSum",
     "tutelage.features.schema.Schema",
     "tutelage.features.scored.BesideScores",
     "tutelage.features.scored.PublicModel",
