@@ -1,5 +1,6 @@
 """Numbers with public rows: trees of public targets, and that they change no sum's cost and no one's ballot."""
 
+from dataclasses import replace
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -16,7 +17,9 @@ from tutelage.exceptions import BudgetExceededError, InvalidDataError, InvalidPa
 from tutelage.features.public_numbers import _TREES, FEWEST, PublicStart, PublicSum
 from tutelage.mechanisms import NoisySum
 from tutelage.methods import AdditiveMean
+from tutelage.methods.additive_mean import _LONGEST, _residuals_in_steps
 from tutelage.students import load_student
+from tutelage.students.additive_mean import LARGEST_RESIDUAL, Means
 from tutelage.targets import STEPS
 
 
@@ -204,6 +207,24 @@ def test_a_student_is_better_than_public_targets_alone_and_than_no_public_target
     loaded = load_student(model.save(tmp_path / "out", card))
     np.testing.assert_array_equal(loaded.predict(other), model.predict(other))
     assert "of public targets alone (ε = 0)" in " ".join(card.as_markdown().split())
+
+
+@pytest.mark.parametrize("spread", [0.01, 0.2])
+def test_residuals_are_cut_where_public_rows_are_rarely(spread):
+    rng = np.random.default_rng(0)
+    bins = rng.integers(0, 4, (400, 1)).astype(float)
+    shares = np.clip(0.5 + spread * rng.standard_normal(400), 0, 1)
+    start = PublicStart.learn(bins, shares)
+    tables = (np.zeros((5, 1)),)
+    means = Means((np.arange(4),), tables, tables, (np.ones(5),), (0,), np.array([0.5, 0.5]))
+    assert means.largest_residual == LARGEST_RESIDUAL
+    means = replace(means, public=start)
+    wrong = np.abs(shares - start.apart)
+    assert means.largest_residual == pytest.approx(max(0.05, np.quantile(wrong, 0.99)))
+    # In steps, the largest residual is as long as without public rows.
+    labels = np.rint(STEPS * np.array([0.5 + means.largest_residual, 0.5, 1.0])).astype(np.int64)
+    steps = _residuals_in_steps(np.full(3, 0.5), labels, means.largest_residual)
+    assert steps.tolist() == pytest.approx([_LONGEST, 0, _LONGEST], abs=1)
 
 
 def test_a_second_fit_asks_for_the_same_sums_by_the_trees_that_the_ledger_kept(

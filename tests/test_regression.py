@@ -49,10 +49,15 @@ def of(seed: int = 0, **more: Any) -> PATERegressor:
 # Ballots; their sums are in test_public_numbers
 
 
-@given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.integers(0, STEPS)), min_size=1, max_size=20))
-def test_residuals_are_whole_and_no_longer_than_allowed(given_rows):
+@given(
+    st.lists(st.tuples(st.floats(-1e6, 1e6), st.integers(0, STEPS)), min_size=1, max_size=20),
+    st.floats(0.05, 1.0),
+)
+def test_residuals_are_whole_and_no_longer_than_allowed(given_rows, largest):
     expected, labels = np.array(given_rows).T
-    assert np.abs(_residuals_in_steps(expected, labels.astype(int))).max() <= _LONGEST
+    residuals = _residuals_in_steps(expected, labels.astype(int), largest)
+    assert residuals.dtype == np.int64
+    assert np.abs(residuals).max() <= _LONGEST
 
 
 @given(st.integers(1, 40), st.integers(0, 2**32 - 1))

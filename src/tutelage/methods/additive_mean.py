@@ -93,9 +93,9 @@ class _Fitting:
         n_columns = len(self.corrections)
         gradient, gram, noise = normal_equations(total, sigma, n_people, self.n_weights)
         step = step_of(
-            LARGEST_RESIDUAL * gradient,
+            means.largest_residual * gradient,
             gram,
-            LARGEST_RESIDUAL * noise,
+            means.largest_residual * noise,
             noise,
             means.variance / n_people,
         )
@@ -265,13 +265,13 @@ def _residuals(
 ) -> IntArray:
     """Return what effects get wrong, shape (rows, 1), in whole steps."""
     expected = means.start(groups, means.public_shares(block.rows))
-    return _residuals_in_steps(expected, block.labels)[:, None]
+    return _residuals_in_steps(expected, block.labels, means.largest_residual)[:, None]
 
 
-def _residuals_in_steps(expected: FloatArray, labels: IntArray) -> IntArray:
-    """Return numbers less what is expected, in whole steps, cut at the largest residual."""
+def _residuals_in_steps(expected: FloatArray, labels: IntArray, largest: float) -> IntArray:
+    """Return numbers less what is expected, in whole steps, of which the largest residual always has as many."""
     # expected, labels: (rows,)
-    steps = np.trunc(labels - expected * STEPS)
+    steps = np.trunc(LARGEST_RESIDUAL / largest * (labels - expected * STEPS))
     return np.clip(steps, -_LONGEST, _LONGEST).astype(np.int64)
 
 
@@ -284,7 +284,7 @@ def _joint_ballots(
     groups = fitting.means.groups_of(bins)
     shares = fitting.means.public_shares(bins)
     expected = fitting.means.start(groups, shares)
-    wrong = _residuals_in_steps(expected, labels) / _LONGEST
+    wrong = _residuals_in_steps(expected, labels, fitting.means.largest_residual) / _LONGEST
     return joint_steps(fitting.short_design(groups, shares), wrong)
 
 

@@ -28,6 +28,9 @@ from tutelage.students.additive import (
 
 # Chosen on diamonds, CPS 1988 and wages of the General Social Survey, none of which docs/howto/numbers.md scores.
 LARGEST_RESIDUAL = 0.35  # of the range: a larger one is cut
+# Where public rows have numbers, a residual is cut beyond this quantile of what a model gets wrong about them.
+_QUANTILE_OF_PUBLIC = 0.99
+_LEAST_CUT, _MOST_CUT = 0.05, 1.0
 # Of numbers within a bin, times that of the two ends of the range with the same mean.
 _VARIANCE = 0.25
 _HALF_EDGES = np.array([0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.14, 0.2, 0.3, 0.5, 1.0])
@@ -161,6 +164,14 @@ class Means(Effects):
         return _variance_at(self.mean)
 
     @property
+    def largest_residual(self) -> float:
+        """Of the range: a larger residual is cut, and others are in proportion to it."""
+        if self.public is None:
+            return LARGEST_RESIDUAL
+        wrong = np.abs(self.public.shares - self.public.apart)
+        return float(np.clip(np.quantile(wrong, _QUANTILE_OF_PUBLIC), _LEAST_CUT, _MOST_CUT))
+
+    @property
     def start_parts(self) -> tuple[float, float]:
         """Parts of effects and public targets to begin from: columns say the same in part, so less than all of it."""
         return self.parts or (1 / sqrt(len(self.tables)), 0.0)
@@ -205,6 +216,7 @@ class Means(Effects):
         self, residuals: FloatArray, sigma: float, scale: float
     ) -> tuple[Columns, Columns]:
         """Return corrections of the effects by noisy sums of what they get wrong, shape (1, groups), and doubts."""
+        scale *= LARGEST_RESIDUAL / self.largest_residual
         return self._corrections(
             residuals.T / scale,
             [size[:, None] for size in self.sizes],
