@@ -618,20 +618,26 @@ def sum_of_cells(
             "Entries of ballots must have a place, a person from 0 on, and at least one row."
         )
 
-    # Entries of one person in one place are one number of the ballot.
-    distinct, first, places = np.unique(
-        people * size + cells, return_index=True, return_inverse=True
-    )
+    distinct = people * size + cells
+    sizes = np.abs(numbers)
+    places = None
+    if np.any(distinct[1:] <= distinct[:-1]):
+        # Entries of one person in one place are one number of the ballot.
+        distinct, first, places = np.unique(distinct, return_index=True, return_inverse=True)
+        n_rows = n_rows[first]
+        sizes = np.bincount(places, weights=sizes)
     # Limits that no number of rows or people in one block reaches: a person with many must not stop all others.
-    largest = float(np.bincount(places, np.abs(numbers)).max(initial=0))
+    largest = float(sizes.max(initial=0))
     n_people = people.max(initial=0) + 1
     if max(largest, form.norm_squared, n_people * math.sqrt(form.norm_squared)) >= _MOST_TOTAL:
         raise InvalidBallotError(
             "Ballots are too large to be added up exactly. Cast fewer at once, or in coarser steps."
         )
 
-    sums = np.bincount(places, weights=numbers, minlength=len(distinct)).astype(np.int64)
-    ballots = np.sign(sums) * (np.abs(sums) // n_rows[first])
+    sums = numbers
+    if places is not None:
+        sums = np.bincount(places, weights=numbers, minlength=len(distinct)).astype(np.int64)
+    ballots = np.sign(sums) * (np.abs(sums) // n_rows)
     # Floats hold sums of squares exactly up to 2⁵³, and one beyond that stays beyond.
     whose = distinct // size - distinct[:1].sum() // size
     squares = np.bincount(whose, weights=ballots.astype(np.float64) ** 2)

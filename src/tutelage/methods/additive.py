@@ -284,12 +284,12 @@ class SumsOverSchema(NoisySums):
         n_outputs, in_row = form.shape
 
         def entries(block: PeopleBlock) -> Entries:
-            # groups: (rows, columns); cells: (rows, columns, outputs); residuals: (rows, outputs)
+            # groups: (rows, columns); cells: (rows, outputs, columns), in ascending order; residuals: (rows, outputs)
             groups = effects.groups_of(block.rows)
             places = _first_places(n_groups) + groups
-            cells = np.arange(n_outputs) * in_row + places[:, :, None]
+            cells = np.arange(n_outputs)[:, None] * in_row + places[:, None]
             residuals = residuals_of(effects, groups, block)
-            return cells, np.broadcast_to(residuals[:, None], cells.shape)
+            return cells, np.broadcast_to(residuals[:, :, None], cells.shape)
 
         residuals = yield from self._ask(
             sizes, past, 1, turn, form, partial(sum_of_entries, entries)

@@ -218,6 +218,7 @@ def sum_of_entries(
     # people: (rows,); cells, numbers: (rows, ...); names: (entries,), of a person and a cell
     people = block.people - block.people.min()
     n_cells = prod(form.shape)
+    has_several = np.any(np.diff(people) == 0)
     all_names = list[IntArray]()
     all_sums = list[IntArray]()
     # One person may have any number of rows, so a block of people is divided by rows.
@@ -225,10 +226,13 @@ def sum_of_entries(
         some = slice(start, start + _AT_ONCE)
         cells, numbers = entries(block.only(some))
         names = np.repeat(people[some], cells[0].size) * n_cells + cells.ravel()
-        distinct, places = np.unique(names, return_inverse=True)
-        # The sums are of whole numbers, far below 2⁵³.
-        sums = np.bincount(places, weights=numbers.ravel()).astype(np.int64)
-        all_names.append(distinct)
+        sums = numbers.ravel()
+        # Of a person with many rows, many entries are in one cell.
+        if has_several:
+            names, places = np.unique(names, return_inverse=True)
+            # The sums are of whole numbers, far below 2⁵³.
+            sums = np.bincount(places, weights=sums).astype(np.int64)
+        all_names.append(names)
         all_sums.append(sums)
     person, cell = np.divmod(np.concatenate(all_names), n_cells)
     n_rows = np.bincount(people)[person]
@@ -256,6 +260,8 @@ def sum_of_joint(
     def sum_of(part: IntArray) -> BallotSum:
         # part, person: (rows,); ballots: (rows, numbers); sums, means: (people, numbers)
         starts = _first_rows(block.people[part])
+        if len(starts) == len(part) <= at_once:
+            return sum_of_means(ballots_of(seen[part], block.labels[part]))
         n_rows = np.diff(starts, append=len(part))
         person = np.repeat(np.arange(len(starts)), n_rows)
         sums = np.zeros((len(starts), numbers_of(n_weights)), np.int64)
@@ -266,7 +272,9 @@ def sum_of_joint(
             first = _first_rows(of_rows)
             ballots = ballots_of(seen[rows], block.labels[rows])
             sums[of_rows[first]] += np.add.reduceat(ballots, first, axis=0)
-        means = np.rint(sums / n_rows[:, None]).astype(np.int64)
+        return sum_of_means(np.rint(sums / n_rows[:, None]).astype(np.int64))
+
+    def sum_of_means(means: IntArray) -> BallotSum:
         return sum_of_products(
             np.ones((len(means), 1), np.int64),
             means,

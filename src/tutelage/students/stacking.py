@@ -227,12 +227,18 @@ def joint_ballots(
     # steps: (rows, classes, weights); means, gradient: (rows, weights); second: (rows, weights, weights)
     n_rows, _, n_weights = design.shape
     steps = _in_steps(design, radius)
-    mean, _ = _moments(steps, _in_whole_steps(chances))
+    mean = _weighted_steps(steps, chances).sum(axis=1)
     gradient = _STEPS * steps[np.arange(n_rows), labels] - mean
-    mean, second = _moments(steps, _in_whole_steps(softer))
-    rows, columns = np.triu_indices(n_weights)
-    gram = _STEPS * second[:, rows, columns] - mean[:, rows] * mean[:, columns]
-    return _in_ballot_steps(gradient / _STEPS**2, gram * (4 / _STEPS**4))
+    weighted = _weighted_steps(steps, softer)
+    mean = weighted.sum(axis=1)
+    second = np.matmul(np.swapaxes(weighted, 1, 2), steps)
+    # In place: these arrays are by far the largest.
+    second *= _STEPS
+    second -= mean[:, :, None] * mean[:, None, :]
+    second *= 4 / _STEPS**4
+    upper_triangle = np.ravel_multi_index(np.triu_indices(n_weights), (n_weights, n_weights))
+    gram = np.take(second.reshape(n_rows, -1), upper_triangle, axis=1)
+    return _in_ballot_steps(gradient / _STEPS**2, gram)
 
 
 def joint_steps(design: FloatArray, wrong: FloatArray) -> IntArray:
@@ -251,14 +257,14 @@ def joint_steps(design: FloatArray, wrong: FloatArray) -> IntArray:
 def _in_ballot_steps(gradient: FloatArray, gram: FloatArray) -> IntArray:
     """Return gradient and upper triangle of the Gram matrix of each row, each of a length of at most 1, as a ballot."""
     # gradient: (rows, weights); gram: (rows, weights * (weights + 1) / 2)
-    rows, columns = np.triu_indices(gradient.shape[1])
-    numbers = np.hstack(
-        [
-            gradient,
-            gram * np.where(rows == columns, 1, sqrt(2)),
-        ]
-    )
-    return np.rint(numbers / sqrt(2) * _BALLOT_STEPS).astype(np.int64)
+    n_rows, n_weights = gradient.shape
+    rows, columns = np.triu_indices(n_weights)
+    numbers = np.empty((n_rows, n_weights + len(rows)))
+    numbers[:, :n_weights] = gradient
+    np.multiply(gram, np.where(rows == columns, 1, sqrt(2)), out=numbers[:, n_weights:])
+    numbers /= sqrt(2)
+    numbers *= _BALLOT_STEPS
+    return np.rint(numbers, out=numbers).astype(np.int64)
 
 
 def normal_equations(
@@ -358,11 +364,9 @@ def _in_whole_steps(chances: FloatArray) -> FloatArray:
     return steps
 
 
-def _moments(steps: FloatArray, chances: FloatArray) -> Pair:
-    """Return the first and second moments over the classes, times the steps of the chances."""
-    # steps: (rows, classes, weights); chances: (rows, classes)
-    weighted = chances[:, :, None] * steps
-    return weighted.sum(axis=1), np.matmul(np.swapaxes(weighted, 1, 2), steps)
+def _weighted_steps(steps: FloatArray, chances: FloatArray) -> FloatArray:
+    """Return steps, shape (rows, classes, weights), times those of the chances, shape (rows, classes)."""
+    return _in_whole_steps(chances)[:, :, None] * steps
 
 
 def step_of(
