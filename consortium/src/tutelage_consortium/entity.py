@@ -168,7 +168,12 @@ class Entity:
         with self._boundary.turn(whom) as boundary:
             stored = self._home.read_kept(_VOTES, name, [*recipients, _KEYS])
             repeated = stored is not None
-            reservation = self._reservation_of(boundary, batch, mailbox, rest)
+            reservation = self._reservation_of(
+                boundary,
+                batch,
+                mailbox,
+                rest,
+            )
             if stored is None:
                 if boundary.is_settled(batch):
                     raise StaleBatchError(
@@ -204,7 +209,13 @@ class Entity:
 
     def _send(self, batch: Batch, mailbox: Mailbox, recipient: Member, payload: bytes) -> None:
         """Seal what was stored, unless it lies in the mailbox: what is sealed again has other bytes."""
-        header = Header.of(self.consortium, batch, Kind.SHARES, self._member.name, recipient.name)
+        header = Header.of(
+            self.consortium,
+            batch,
+            Kind.SHARES,
+            self._member.name,
+            recipient.name,
+        )
         slot = mailbox.answer(batch, self._member, recipient)
         there = slot.envelope()
         if there is None:

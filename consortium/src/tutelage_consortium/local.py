@@ -166,7 +166,12 @@ class KRandomizedResponse(_OfEpsilon):
 
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
         """Return what one response of one entity is."""
-        return events.RandomizedResponse(self.epsilon, n_classes, unit, simulated)
+        return events.RandomizedResponse(
+            self.epsilon,
+            n_classes,
+            unit,
+            simulated,
+        )
 
     def channel(self, n_classes: int) -> FloatArray:
         """Return the chance of each report (columns) given each class (rows); rows sum to 1."""

@@ -325,7 +325,13 @@ def batch_status(
     answered = tuple(name for name in entities if name not in lacking)
     runs: dict[str, set[str]] = {party.name: set() for party in parties}
     for party in parties:
-        header = Header.of(consortium, batch, Kind.LABELS, party.name, aggregator.name)
+        header = Header.of(
+            consortium,
+            batch,
+            Kind.LABELS,
+            party.name,
+            aggregator.name,
+        )
         for run, envelope in mailbox.labels(batch, party, aggregator):
             with suppress(FederationError, InvalidDataError):
                 sealed_by(party, header, envelope)
@@ -335,4 +341,11 @@ def batch_status(
     complete = bool(first.intersection(*others)) or mailbox.is_collected(
         batch.identifier, consortium
     )
-    return BatchStatus(batch.identifier, batch.n_queries, answered, missing, computed, complete)
+    return BatchStatus(
+        batch.identifier,
+        batch.n_queries,
+        answered,
+        missing,
+        computed,
+        complete,
+    )

@@ -291,7 +291,11 @@ def epsilon_for_two_computing_parties(
     whole = Repeated(one.event, answers)
     value, order = data_independent.rdp(whole).to_epsilon(at)
     method = "Rényi composition, conversion of CKS 2020 Proposition 12"
-    exact = composition.gaussian_composition(one.event.sigma, answers, at)
+    exact = composition.gaussian_composition(
+        one.event.sigma,
+        answers,
+        at,
+    )
     if exact < value:
         value = exact
         method = "exact composition of discrete Gaussian noise"

@@ -158,7 +158,11 @@ class Sums:
     def _events_for(self, entity: str | None, opened: _SumsSoFar) -> tuple[SummedNoise, ...]:
         whole = self.method.event(replace(self.public(1).sizes, people_known=True))
         return tuple(
-            self._event_of_shares(part.event, opened, entity)
+            self._event_of_shares(
+                part.event,
+                opened,
+                entity,
+            )
             for part in whole.flatten()
             for _ in range(part.times)
         )
@@ -174,7 +178,11 @@ class Sums:
 
     def event_asked(self, asked: Round, entity: str | None = None) -> SummedNoise:
         """Return the event of opening the sum that is asked for; its entity is as in `event_from`."""
-        return self.event_of_request(asked.request, asked.opened, entity)
+        return self.event_of_request(
+            asked.request,
+            asked.opened,
+            entity,
+        )
 
     def event_of_request(
         self, request: Request, opened: _SumsSoFar, entity: str | None = None
@@ -228,7 +236,12 @@ class Sums:
                 sigma=outcome.report.sigma / scale,
                 n_people=None,
             )
-        return Round(opened, asked[place], classifier, report)
+        return Round(
+            opened,
+            asked[place],
+            classifier,
+            report,
+        )
 
     def driven(self, opened: _SumsSoFar) -> tuple[list[Request], Outcome]:
         """Let the method ask by what was opened; sums that were not count as zeros, of which it learns nothing."""
@@ -251,7 +264,11 @@ class Sums:
 
     def beginning_of(self, release: str) -> _SumsSoFar:
         """Return a release of all present members of which nothing is opened."""
-        return _SumsSoFar(release, self.terms.people_at, self.terms.steps_at)
+        return _SumsSoFar(
+            release,
+            self.terms.people_at,
+            self.terms.steps_at,
+        )
 
 
 @final

@@ -37,7 +37,10 @@ async def largest(runtime: ArrayRuntime, values: ElementArray, bits: int) -> Ele
         lost = await runtime.negative((left[0] - right[0]) % MODULUS, bits)
         change = await runtime.reshare((right - left) * lost)
         winners = (left + change) % MODULUS
-        players = np.concatenate([winners, unpaired], axis=2)
+        players = np.concatenate(
+            [winners, unpaired],
+            axis=2,
+        )
     return players[1, :, 0]
 
 
@@ -148,8 +151,19 @@ class Session:
         Blocks, of shape (queries, classes), are the votes and, with a threshold, those of the check.
         """
         if not 2 <= bits <= MOST_BITS:
-            raise InvalidParameterError("labels.bits", f"be from 2 to {MOST_BITS}", f"{bits}")
-        await self._agree(["labels", *map(np.shape, blocks), bits, threshold])
+            raise InvalidParameterError(
+                "labels.bits",
+                f"be from 2 to {MOST_BITS}",
+                f"{bits}",
+            )
+        await self._agree(
+            [
+                "labels",
+                *map(np.shape, blocks),
+                bits,
+                threshold,
+            ]
+        )
         _, queries, classes = blocks.shape
         step = max(1, _RANDOM_BITS_AT_ONCE // ((bits + 1) * classes * len(blocks)))
         shares = bytearray()
@@ -157,7 +171,12 @@ class Session:
             votes, *check = await self._runtime.share(blocks[:, start : start + step])
             winners = await largest(self._runtime, votes, bits)
             if threshold is not None:
-                passes = await any_reaches(self._runtime, check[0], threshold, bits)
+                passes = await any_reaches(
+                    self._runtime,
+                    check[0],
+                    threshold,
+                    bits,
+                )
                 winners = winners * passes
             fresh = await self._runtime.reshare(winners)
             if await any_outside(self._runtime, fresh, classes):
@@ -188,7 +207,14 @@ class Session:
             raise InvalidParameterError(
                 "find_oversized.bounds", f"be below {most}", f"{max(bounds)}"
             )
-        await self._agree(["find_oversized", vectors.shape, [*bounds], seed.hex()])
+        await self._agree(
+            [
+                "find_oversized",
+                vectors.shape,
+                [*bounds],
+                seed.hex(),
+            ]
+        )
         column_of_bounds: ElementArray = np.array(bounds, dtype=object)[:, np.newaxis]
         projections = await runtime.share(_projections(vectors, seed))
         step = max(1, _RANDOM_BITS_AT_ONCE // (2 * REPETITIONS * (bits + 1)))
