@@ -624,6 +624,8 @@ def sum_of_cells(
     if np.any(distinct[1:] <= distinct[:-1]):
         # Entries of one person in one place are one number of the ballot.
         distinct, first, places = np.unique(distinct, return_index=True, return_inverse=True)
+        people = people[first]
+        cells = cells[first]
         n_rows = n_rows[first]
         sizes = np.bincount(places, weights=sizes)
     # Limits that no number of rows or people in one block reaches: a person with many must not stop all others.
@@ -639,15 +641,14 @@ def sum_of_cells(
         sums = np.bincount(places, weights=numbers, minlength=len(distinct)).astype(np.int64)
     ballots = np.sign(sums) * (np.abs(sums) // n_rows)
     # Floats hold sums of squares exactly up to 2⁵³, and one beyond that stays beyond.
-    whose = distinct // size - distinct[:1].sum() // size
-    squares = np.bincount(whose, weights=ballots.astype(np.float64) ** 2)
+    squares = np.bincount(people - people[:1].sum(), weights=ballots.astype(np.float64) ** 2)
     if np.any(squares > form.norm_squared) or (form.nonnegative and np.any(ballots < 0)):
         raise InvalidBallotError(
             f"A ballot is too long, beyond a squared norm of {form.norm_squared}, or has a negative number that its "
             "form does not allow."
         )
 
-    totals = np.bincount(distinct % size, weights=ballots, minlength=size).astype(np.int64)
+    totals = np.bincount(cells, weights=ballots, minlength=size).astype(np.int64)
     return BallotSum(totals.reshape(form.shape), form.norm_squared, form.unit, form.nonnegative)
 
 

@@ -215,28 +215,28 @@ def sum_of_entries(
     entries: Callable[[PeopleBlock], tuple[IntArray, IntArray]], block: PeopleBlock, form: Vector
 ) -> BallotSum:
     """Return the sum of one ballot per person, the mean of its rows, whose cells and numbers are `entries`."""
-    # people: (rows,); cells, numbers: (rows, ...); names: (entries,), of a person and a cell
+    # people: (rows,); cells, numbers: (rows, ...); person, cell, sums: (entries,)
     people = block.people - block.people.min()
     n_cells = prod(form.shape)
     has_several = np.any(np.diff(people) == 0)
-    all_names = list[IntArray]()
-    all_sums = list[IntArray]()
+    parts = list[tuple[IntArray, IntArray, IntArray]]()
     # One person may have any number of rows, so a block of people is divided by rows.
     for start in range(0, len(people), _AT_ONCE):
         some = slice(start, start + _AT_ONCE)
         cells, numbers = entries(block.only(some))
-        names = np.repeat(people[some], cells[0].size) * n_cells + cells.ravel()
+        person = np.repeat(people[some], cells[0].size)
+        cell = cells.ravel()
         sums = numbers.ravel()
         # Of a person with many rows, many entries are in one cell.
         if has_several:
-            names, places = np.unique(names, return_inverse=True)
+            names, places = np.unique(person * n_cells + cell, return_inverse=True)
+            person, cell = np.divmod(names, n_cells)
             # The sums are of whole numbers, far below 2⁵³.
             sums = np.bincount(places, weights=sums).astype(np.int64)
-        all_names.append(names)
-        all_sums.append(sums)
-    person, cell = np.divmod(np.concatenate(all_names), n_cells)
+        parts.append((person, cell, sums))
+    person, cell, sums = map(np.concatenate, zip(*parts, strict=True))
     n_rows = np.bincount(people)[person]
-    return sum_of_cells(person, cell, np.concatenate(all_sums), n_rows, form)
+    return sum_of_cells(person, cell, sums, n_rows, form)
 
 
 def form_of_joint(n_weights: int, unit: PrivacyUnit) -> Vector:
