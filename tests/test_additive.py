@@ -305,6 +305,17 @@ def test_a_sum_of_cells_is_the_sum_of_mean_ballots_rounded_towards_zero(entries,
     assert found.totals.ravel().tolist() == means.sum(axis=0).tolist()
 
 
+@pytest.mark.parametrize("cells", [[0, 1], [1, 1], [1, 0]])
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_no_number_that_is_none_gets_past_the_length_of_a_ballot(cells, number):
+    """In order, in one place, and out of order."""
+    one, zero = np.ones(2, int), np.zeros(2, int)
+    with pytest.raises(InvalidBallotError, match="too large to be added up"):
+        sum_of_cells(
+            zero, np.array(cells), np.array([1.0, number]), one, Vector((1, 2), 8, ONE_TEACHER)
+        )  # type: ignore[arg-type]
+
+
 def test_the_noise_of_each_sum_is_what_its_event_says():
     """2,700 numbers at least, with seeds: seven hundredths are five standard errors."""
     requests = asked_of(*made_up(300), unit="row", method=Additive(mechanism=NoisySum(0.02)))

@@ -631,14 +631,17 @@ def sum_of_cells(
     # Limits that no number of rows or people in one block reaches: a person with many must not stop all others.
     largest = float(sizes.max(initial=0))
     n_people = people.max(initial=0) + 1
-    if max(largest, form.norm_squared, n_people * math.sqrt(form.norm_squared)) >= _MOST_TOTAL:
+    most = max(form.norm_squared, n_people * math.sqrt(form.norm_squared))
+    # The comparison is false for NaN, so a ballot with NaN is refused.
+    if not largest < _MOST_TOTAL or most >= _MOST_TOTAL:
         raise InvalidBallotError(
             "Ballots are too large to be added up exactly. Cast fewer at once, or in coarser steps."
         )
 
     sums = numbers
     if places is not None:
-        sums = np.bincount(places, weights=numbers, minlength=len(distinct)).astype(np.int64)
+        sums = np.bincount(places, weights=numbers, minlength=len(distinct))
+    sums = sums.astype(np.int64, copy=False)
     ballots = np.sign(sums) * (np.abs(sums) // n_rows)
     # Floats hold sums of squares exactly up to 2⁵³, and one beyond that stays beyond.
     squares = np.bincount(people - people[:1].sum(), weights=ballots.astype(np.float64) ** 2)
