@@ -14,13 +14,10 @@ from sys import getsizeof
 from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
-import pyarrow as pa
-from pyarrow import compute, parquet, types
-from pyarrow import csv as arrow_csv
 
 from tutelage._internal import gate
 from tutelage._internal.records import Names, by_identity
-from tutelage._internal.typing import Array, is_array, is_mapping
+from tutelage._internal.typing import Array, Untyped, is_array, is_mapping
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 
@@ -76,12 +73,11 @@ _KINDS = {
     "U": TEXT_TYPE,
     "T": TEXT_TYPE,
 }
-# The doors to PyArrow, which has no types.
-_arrow: Any = pa
-_compute: Any = compute
-_csv: Any = arrow_csv
-_parquet: Any = parquet
-_types: Any = types
+_arrow = Untyped("pyarrow")
+_compute = Untyped("pyarrow.compute")
+_csv = Untyped("pyarrow.csv")
+_parquet = Untyped("pyarrow.parquet")
+_types = Untyped("pyarrow.types")
 
 
 @final

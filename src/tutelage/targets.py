@@ -12,8 +12,6 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
-from sklearn import metrics
-from sklearn.utils import multiclass
 
 from tutelage._internal.records import by_identity, by_keywords, frozen
 from tutelage._internal.typing import (
@@ -21,6 +19,7 @@ from tutelage._internal.typing import (
     Array,
     FloatArray,
     IntArray,
+    Untyped,
     is_array,
     is_mapping,
     is_series,
@@ -31,9 +30,8 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.tables import by_value, cell_text, column_array, is_missing, is_number
 
 STEPS = 2**16  # of the range of a number
-# scikit-learn has no types.
-_metrics: Any = metrics
-_multiclass: Any = multiclass
+_metrics = Untyped("sklearn.metrics")
+_multiclass = Untyped("sklearn.utils.multiclass")
 _REAL: Any = Real
 _SEQUENCE: Any = Sequence
 _LARGEST = 2**53  # whole numbers are floats, too

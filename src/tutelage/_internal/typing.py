@@ -77,6 +77,17 @@ class Named(Generic[Made]):
         return self.make(*arguments, **settings)
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Untyped:
+    """A module of another library, which has no types and is imported when something in it is first used."""
+
+    _name: str
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self._name), name)
+
+
 def load_later(module: str, name: str) -> Callable[..., Any]:
     """Return the callable of this name; its module, which may need an extra, is loaded when it is called."""
 

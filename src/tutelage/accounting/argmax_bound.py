@@ -18,8 +18,8 @@ from math import ceil, exp, inf, pi, sqrt
 from typing import cast, final
 
 import numpy as np
+import scipy
 from numpy.lib.stride_tricks import sliding_window_view
-from scipy import special
 
 from tutelage._internal.records import by_identity
 from tutelage._internal.typing import FloatArray, IntArray
@@ -405,7 +405,7 @@ def _gaussian_law(sigma: float, half_width: int) -> Noise:
     # w: (2·half_width + 3,), so that the laws of one vote less and more are its slices
     w = np.arange(-half_width - 1, half_width + 2)
     log_density = -(w**2) / (2 * sigma**2)
-    density = np.exp(log_density - cast("float", special.logsumexp(log_density)))
+    density = np.exp(log_density - cast("float", scipy.special.logsumexp(log_density)))
     width = sigma * sqrt(2 * pi)
 
     def beyond(distance: float) -> float:
@@ -416,7 +416,7 @@ def _gaussian_law(sigma: float, half_width: int) -> Noise:
         # The numerator is at most its first term and its integral. The denominator is at least σ√2π, by Poisson
         # summation, and at least 1, its term for k = 0.
         first = exp(-(distance**2) / (2 * sigma**2))
-        rest = width * special.ndtr(-distance / sigma)
+        rest = width * scipy.special.ndtr(-distance / sigma)
         return (first + rest) / max(1.0, width)
 
     def outside(order: float) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+import scipy
 
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import integer_at_least, noise_scale
@@ -45,12 +45,12 @@ def pure_dp_composition(epsilon: float, count: int, delta: float) -> float:
         return np.inf
     losers = np.arange(count + 1)
     log_ways = (
-        special.gammaln(count + 1)
-        - special.gammaln(losers + 1)
-        - special.gammaln(count - losers + 1)
+        scipy.special.gammaln(count + 1)
+        - scipy.special.gammaln(losers + 1)
+        - scipy.special.gammaln(count - losers + 1)
     )
-    log_lie = special.log_expit(-epsilon)
-    log_truth = special.log_expit(epsilon)
+    log_lie = scipy.special.log_expit(-epsilon)
+    log_truth = scipy.special.log_expit(epsilon)
     log_mass = log_ways + losers * log_lie + (count - losers) * log_truth
     mass = np.exp(log_mass) * (1 + _SLACK)
     losses = (count - 2 * losers) * epsilon
@@ -252,8 +252,8 @@ def moved_epsilon(epsilon: float, distance: float) -> float:
 
 def _gaussian_dp_delta(mu: float, epsilon: float, error: float) -> float:
     """Return the δ of μ-Gaussian differential privacy at ε, rounded upward by the relative error of a normal tail."""
-    upper_tail = special.ndtr(-epsilon / mu + mu / 2)
-    scaled_tail = np.exp(epsilon + special.log_ndtr(-epsilon / mu - mu / 2))
+    upper_tail = scipy.special.ndtr(-epsilon / mu + mu / 2)
+    scaled_tail = np.exp(epsilon + scipy.special.log_ndtr(-epsilon / mu - mu / 2))
     return float(upper_tail * (1 + error) - scaled_tail * (1 - error))
 
 

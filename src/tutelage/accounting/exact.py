@@ -17,7 +17,7 @@ from math import log
 from typing import NamedTuple, final, get_args
 
 import numpy as np
-from scipy import special
+import scipy
 
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import FloatArray, IntArray, Mask, NeverPickled
@@ -395,7 +395,7 @@ def _log_chance(event: _Tabulated, gap: IntArray) -> FloatArray:
     # gap, returned: (distinct,)
     if isinstance(event, NoisyArgmaxLaplace):
         return np.log1p(gap / (2 * event.scale)) - gap / event.scale - log(2)
-    return special.log_ndtr(-gap / (2**0.5 * event.sigma))
+    return scipy.special.log_ndtr(-gap / (2**0.5 * event.sigma))
 
 
 def _noise_of(event: _Tabulated) -> NoiseLaw:

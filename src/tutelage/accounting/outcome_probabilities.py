@@ -13,8 +13,8 @@ from math import ceil, exp, log, log1p, sqrt
 from typing import NamedTuple, cast
 
 import numpy as np
+import scipy
 from numpy.lib.stride_tricks import sliding_window_view
-from scipy import special
 
 from tutelage._internal.typing import FloatArray, IntArray, Mask
 
@@ -273,7 +273,7 @@ def exponential_mechanism(
     # counts: (queries, classes); log_p: (queries, classes + 1), the last being abstention;
     # log_mass, ratio, slack: (queries, sources, targets, 3); source, target, others: (queries, sources, targets)
     classes = counts.shape[1]
-    log_p = special.log_softmax(-_behind_most(counts) / scale, axis=1)
+    log_p = scipy.special.log_softmax(-_behind_most(counts) / scale, axis=1)
     log_p = np.insert(log_p, classes, -np.inf, axis=1)
     log_others = _log_mass_of_the_others(log_p)
     # Masses stay logarithms: order × ratio can lift an outcome whose probability is below the smallest double.
@@ -696,7 +696,7 @@ def _log_permute_and_flip(counts: IntArray, scale: float) -> FloatArray:
     polynomial of degree classes − 1, which so many Gauss nodes integrate exactly, in positive terms.
     """
     # counts, returned: (queries, classes); u: (nodes,); log_stay, log_joint: (queries, classes, nodes)
-    points, weights = special.roots_legendre(counts.shape[1] // 2 + 1)
+    points, weights = scipy.special.roots_legendre(counts.shape[1] // 2 + 1)
     u = (points + 1) / 2
     log_share = -_behind_most(counts) / scale
     log_stay = np.log1p(-np.exp(log_share)[:, :, None] * u)
@@ -707,4 +707,4 @@ def _log_permute_and_flip(counts: IntArray, scale: float) -> FloatArray:
 
 def log_sum_exp(log_terms: FloatArray, axis: int | None = None) -> FloatArray:
     """Return the logarithm of a sum, from those of its terms."""
-    return cast("FloatArray", special.logsumexp(log_terms, axis=axis))
+    return cast("FloatArray", scipy.special.logsumexp(log_terms, axis=axis))

@@ -12,7 +12,7 @@ the paper's scripts do. Letters, conditions and proofs: docs/proofs/pate2017.md 
 from typing import cast
 
 import numpy as np
-from scipy import special
+import scipy
 
 from tutelage._internal.typing import FloatArray, Mask
 from tutelage._internal.validation import noise_scale
@@ -144,8 +144,8 @@ def costs_2018(
             return answer_costs(log_q_gaussian(votes, sigma), sigma, orders)
         case ConfidenceCheck(threshold=threshold, sigma=sigma):
             above = (votes.counts.max(axis=1) - threshold) / sigma
-            log_passes = special.log_ndtr(above)
-            log_fails = special.log_ndtr(-above)
+            log_passes = scipy.special.log_ndtr(above)
+            log_fails = scipy.special.log_ndtr(-above)
             return check_costs(log_passes, log_fails, sigma, orders)
         case _:
             raise UnsupportedEventError(
@@ -209,5 +209,5 @@ def log_q_gaussian(votes: VoteHistogram, sigma: float) -> FloatArray:
     # behind, scaled: (queries, classes − 1); returned: (queries,)
     behind, _ = gaps(votes)
     scaled = behind / (2**0.5 * noise_scale(sigma, "sigma", "log_q_gaussian"))
-    log_sum = cast("FloatArray", special.logsumexp(special.log_ndtr(-scaled), axis=1))
+    log_sum = cast("FloatArray", scipy.special.logsumexp(scipy.special.log_ndtr(-scaled), axis=1))
     return np.minimum(log_sum, 0)
