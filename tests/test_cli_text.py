@@ -5,16 +5,21 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft7Validator
 from rich.table import Table
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from conftest import REPOSITORY
-from test_cli import configure, refusal
+from test_cli import configure, finished, refusal, runs  # noqa: F401  fixtures
 from tutelage.cli import text
+from tutelage.cli.app import app
 from tutelage.cli.config import load_config
 from tutelage.cli.text import _printable, plain_console
 from tutelage.exceptions import ConfigError
@@ -171,24 +176,36 @@ def test_streams_let_no_control_character_through():
 
 # What is shown first, completed and suggested
 
-HEAVY = {"numpy", "scipy", "sklearn", "opendp", "torch", "matplotlib"}
+HEAVY = {"joblib", "matplotlib", "opendp", "pandas", "pyarrow", "sklearn", "skops", "torch"}
+# The parts of SciPy, of which SciPy itself loads none before it is used.
+HEAVY |= {f"scipy.{part}" for part in ("linalg", "optimize", "sparse", "special", "stats")}
 
 
-def modules_after(*arguments: str) -> set[str]:
-    """Return the packages that one call of the command line loads."""
+def modules_after(*calls: list[str]) -> set[str]:
+    """Return the modules that calls of the command line load, one after the other in one process."""
     script = f"""if True:
         import sys
-        sys.argv = ["tutelage", *{arguments!r}]
         from tutelage.cli import main
-        try:
-            main()
-        except SystemExit:
-            print("loaded:", *sorted({{name.split(".")[0] for name in sys.modules}}))
+        for call in {calls!r}:
+            sys.argv = ["tutelage", *call]
+            try:
+                main()
+            except SystemExit:
+                pass
+        print("loaded:", *sys.modules)
     """
     printed = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout
     return set(printed.rpartition("loaded:")[2].split())
+
+
+def own_verbs(command: Any, path: list[str]) -> Iterator[list[str]]:
+    """Yield the words that call each verb of this distribution, and each group of verbs."""
+    yield path
+    if isinstance(command, TyperGroup):
+        for name in {*command.list_commands(None)} - {"consortium", "reproduce"}:
+            yield from own_verbs(command.get_command(None, name), [*path, name])
 
 
 def test_the_first_steps_work_as_shown(called, tmp_path):
@@ -218,8 +235,36 @@ def test_an_unknown_verb_brings_the_nearest(called):
     assert "Did you mean `tutelage run`?" in refusal(called("rnu"), 2)
 
 
-@pytest.mark.rest
 def test_what_is_shown_first_loads_nothing_heavy():
-    first, second = modules_after(), modules_after("rnu")
-    assert "typer" in first
-    assert not HEAVY & (first | second)
+    loaded = modules_after([], ["rnu"])
+    assert "typer" in loaded
+    assert not {"numpy", "rich", *HEAVY} & loaded
+
+
+def test_help_and_refused_options_load_nothing_heavy():
+    verbs = [*own_verbs(get_command(app), [])]
+    assert ["run"] in verbs
+    assert ["ledger", "show"] in verbs
+    calls = [[*verb, option] for verb in verbs for option in ("--help", "--nonsense")]
+    assert not HEAVY & modules_after(*calls)
+
+
+def test_refusals_before_any_row_is_read_load_no_scikit_learn(tmp_path):
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text('private = { file = "a.csv" }\n[privacy]\ndleta = 1e-5\n')
+    missing = str(tmp_path / "missing")
+    calls = [["schema", missing], ["ledger", "show", missing], ["ledger", "verify", missing]]
+    calls += [["card", missing], ["card", missing, "--check"], ["predict", missing, missing]]
+    for file in (str(wrong), missing):
+        calls += [["run", file], ["plan", "--for", file], ["audit", file]]
+    assert not HEAVY & modules_after(*calls)
+
+
+def test_budget_and_card_are_shown_and_checked_without_scikit_learn(finished, called):  # noqa: F811
+    ledger = str(finished / "private.csv.ledger")
+    calls = [["ledger", verb, ledger] for verb in ("show", "verify", "export", "exposure")]
+    calls.append(["card", str(finished / "out"), "--check", "--ledger", ledger])
+    assert called(*calls[-1]).returncode == 0
+    loaded = modules_after(*calls)
+    assert "tutelage.publishing.proof" in loaded
+    assert not {"joblib", "pandas", "pyarrow", "sklearn", "skops", "torch"} & loaded

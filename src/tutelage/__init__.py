@@ -4,8 +4,9 @@ Names are loaded on first use, so that ``import tutelage`` stays light.
 """
 
 import logging
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tutelage._internal import on_first_use
 
 if TYPE_CHECKING:
     from tutelage.ballots import VoteHistogram as VoteHistogram
@@ -55,11 +56,7 @@ __all__ = sorted([*_HOME, "__version__"])  # pyright: ignore[reportUnsupportedDu
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f"tutelage.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'tutelage' has no attribute {name!r}")
+__getattr__ = on_first_use(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

@@ -10,19 +10,21 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from hashlib import blake2b
 from math import log, log2, sqrt
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from tutelage._internal.records import Names, by_identity
 from tutelage._internal.typing import Array, FloatArray, Hidden, IntArray, Matrix
 from tutelage.accounting.composition import continuous_gaussian_composition
 from tutelage.exceptions import literal
 from tutelage.features.cells import UNKNOWN
-from tutelage.features.schema import Schema
 from tutelage.partition import canonical_ids, folded_ids
 from tutelage.tables import MOMENT, Cells, Table, by_value, cell_text
+
+if TYPE_CHECKING:
+    from tutelage.features.schema import Schema
 
 _FEWEST_PUBLIC_ROWS = 5
 _FEWEST_ROWS_OF_CLASS = 3
@@ -105,8 +107,8 @@ class Sight(Hidden):
     noise: float | None = None  # standard deviation, in ballots
     n_people: int | None = None  # if these are only the first of more rows
     takes_empty: bool = True  # whether the teachers take empty cells as they are
-    schema: Schema | None = None  # in place of public rows
-    declared: tuple[tuple[Schema, Table], ...] = ()  # columns, and private rows with them
+    schema: "Schema | None" = None  # in place of public rows
+    declared: "tuple[tuple[Schema, Table], ...]" = ()  # columns, and private rows with them
     # The column of the public rows of labels that the fit does not use.
     unused_labels: str | None = None
 
@@ -456,7 +458,7 @@ def _differ(
     least: float = 0.0,
 ) -> bool:
     """Return whether the distributions of two samples are not the same, and their distance is at least `least`."""
-    test: Any = stats.ks_2samp(sample, other, method="asymp")
+    test: Any = scipy.stats.ks_2samp(sample, other, method="asymp")
     # Massart 1990, Corollary 1, for each sample: within these bounds of its own distribution, at half of the level.
     bound = sqrt(log(4 / level) / 2) * (1 / sqrt(len(sample)) + 1 / sqrt(len(other)))
     return bool(test.statistic > max(bound, least))
@@ -759,7 +761,7 @@ class Likeness(NamedTuple):
         is_likely = True
         if across > 0:
             alike = across + among_private
-            chance = stats.hypergeom.sf(across - 1, n_public + n_private, alike, n_public)
+            chance = scipy.stats.hypergeom.sf(across - 1, n_public + n_private, alike, n_public)
             is_likely = chance > _LEVEL
         return cls(across, among_private, excess, bool(is_likely and excess <= 1))
 
@@ -770,7 +772,7 @@ def _rate_at_most(times: Counter[bytes], rows: int) -> float:
     if not possible:
         return 1.0
     pairs = sum(count * (count - 1) // 2 for count in times.values())
-    return min(1.0, float(stats.chi2.ppf(1 - _LEVEL, 2 * (pairs + 1))) / 2 / possible)
+    return min(1.0, float(scipy.stats.chi2.ppf(1 - _LEVEL, 2 * (pairs + 1))) / 2 / possible)
 
 
 def hashes_of_numbers(

@@ -1,7 +1,6 @@
 """Published files of a fit: the privacy card, the released labels and the student, each from public values only."""
 
 import csv
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +12,7 @@ from msgspec.structs import replace
 from tutelage._internal.gate import read_input
 from tutelage._internal.records import sha256_of
 from tutelage._internal.releases import STUDENT_FILE, today
+from tutelage._internal.typing import Untyped
 from tutelage.accounting import data_independent
 from tutelage.accounting.filter import Filter
 from tutelage.accounting.tiers import guarantee_of_tier
@@ -31,8 +31,6 @@ from tutelage.events import (
     tiers_of,
 )
 from tutelage.exceptions import InvalidDataError
-from tutelage.features import Schema
-from tutelage.features.base import parts_of, scikit_learn
 from tutelage.ledger.history import Charge, History, LedgerState
 from tutelage.noise import SystemNoise, known_noise
 from tutelage.privacy import NeighboringRelation
@@ -56,18 +54,13 @@ from tutelage.reporting.record import (
     record_of,
 )
 from tutelage.students.store import write_student
-from tutelage.tables import is_number
+from tutelage.tables import is_formula
 from tutelage.targets import Numbers
 
+_pipeline = Untyped("sklearn.pipeline")
 _MOST_BATCHES = 200
 _SYSTEM = "OpenDP exact discrete samplers, operating system entropy"
 _FRONTIER = (1 / 4, 1 / 2, 1, 2, 4)  # each costs up to a second or so
-_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20].")  # also in full width
-
-
-def is_formula(value: object) -> bool:
-    """Return whether spreadsheets would compute a class value that is text."""
-    return isinstance(value, str) and bool(_FORMULA.match(value)) and not is_number(value)
 
 
 def card_of(
@@ -382,7 +375,7 @@ def _student_of(model: Any, judged: Judged) -> StudentPart:
     name = None if model.method is None else model.method.student
     if not isinstance(name, str):
         taught: Any = student if model.method_.student is None else model.method_.student
-        if isinstance(taught, scikit_learn.pipeline.Pipeline):
+        if isinstance(taught, _pipeline.Pipeline):
             taught = taught[-1]
         name = type(taught).__name__
     influences: list[Influence] = []
@@ -415,6 +408,10 @@ def _if_added_or_removed(model: Any) -> float | None:
 
 def _origin_of_features(model: Any) -> str:
     """Return the map from columns to the input of the student, in words."""
+    # They load scikit-learn, which a card that is read does not need.
+    from tutelage.features import Schema
+    from tutelage.features.base import parts_of
+
     if isinstance(model.columns_, Schema):
         return model.columns_.origin
     if model.student_map_ is None:

@@ -63,6 +63,7 @@ _WORDS = {
     "null": _EMPTY,
     "binary": "bytes",
 }
+_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20].")  # also in full width
 _Read = TypeVar("_Read")
 # Types of columns by numpy's kinds of cells; others are called by the name of the type.
 _KINDS = {
@@ -774,6 +775,11 @@ def is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_formula(value: object) -> bool:
+    """Return whether spreadsheets would compute a class value that is text."""
+    return isinstance(value, str) and bool(_FORMULA.match(value)) and not is_number(value)
 
 
 def is_missing(cell: object) -> bool:

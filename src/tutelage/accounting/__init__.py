@@ -3,16 +3,14 @@
 Names are loaded on first use: a ledger needs none of the data-dependent theory.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tutelage._internal import on_first_use
 
 if TYPE_CHECKING:
     from tutelage.accounting.accountant import Accountant as Accountant
 
-__all__ = ["Accountant"]  # pyright: ignore[reportUnsupportedDunderAll]
+_HOME = {"Accountant": "accountant"}
+__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 
-
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return getattr(import_module("tutelage.accounting.accountant"), name)
-    raise AttributeError(f"module 'tutelage.accounting' has no attribute {name!r}")
+__getattr__ = on_first_use(__name__, _HOME)

@@ -8,15 +8,11 @@ from rich.text import Text
 from typer import Exit
 
 from tutelage._internal.validation import integer_at_least
-from tutelage.audit.checklist import PrivateRows, check_cells
-from tutelage.audit.fits import check_fit
-from tutelage.audit.mechanism import check_draws
 from tutelage.cli.config import load_config
 from tutelage.cli.prepare import arguments, build_estimator
 from tutelage.cli.sources import load_sources
 from tutelage.cli.text import plain_console, print_json, say
 from tutelage.exceptions import ConfigError
-from tutelage.features import PublicColumns
 
 _FAILED = 3  # exit code; 1 is a file or data that cannot be used, 2 a wrong call
 _COLORS = {"pass": "green", "note": "yellow", "fail": "bold red"}
@@ -43,7 +39,7 @@ def audit(config: Path, *, draws: int = 40_000, entities: int = 4, as_json: bool
     as_json : --json
         Print the results as JSON.
     """
-    check_draws(integer_at_least(draws, 1_000, "--draws", "audit"), "--draws", "audit")
+    integer_at_least(draws, 1_000, "--draws", "audit")
     integer_at_least(entities, 1, "--entities", "audit")
     settings = load_config(config)
     if settings.private is not None and settings.private.batches:
@@ -51,6 +47,12 @@ def audit(config: Path, *, draws: int = 40_000, entities: int = 4, as_json: bool
             "`batches` in [private] must be left out for `tutelage audit`, which reads all rows into memory. If they "
             "do not fit, name a smaller `file`."
         )
+    # They load scikit-learn, which help and refusals do not need.
+    from tutelage.audit.checklist import PrivateRows, check_cells
+    from tutelage.audit.fits import check_fit
+    from tutelage.audit.mechanism import check_draws
+
+    check_draws(draws, "--draws", "audit")
     data = load_sources(settings)
     given = arguments(settings, data)
     private = PrivateRows(
@@ -69,6 +71,8 @@ def audit(config: Path, *, draws: int = 40_000, entities: int = 4, as_json: bool
     )
     columns = settings.schema
     if columns is None and data.kinds is not None:
+        from tutelage.features import PublicColumns
+
         columns = PublicColumns.learn(data.features, kinds=data.kinds)
     if columns is not None:
         checks.append(check_cells(private.X, data.public, columns))

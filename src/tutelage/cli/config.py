@@ -1,16 +1,18 @@
-"""The run configuration: TOML, checked whole before anything private is read."""
+"""The run configuration: TOML, checked whole before anything private is read.
+
+Functions import what loads scikit-learn themselves: an entry that is wrong is refused at once.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, field
 from msgspec.structs import fields, replace
 
 from tutelage._internal.gate import user_path
 from tutelage._internal.records import Entries, Names
-from tutelage.cli.method import read_method
 from tutelage.cli.settings import (
     Section,
     entries_in,
@@ -20,13 +22,16 @@ from tutelage.cli.settings import (
     read_settings,
 )
 from tutelage.cli.words import on_command_line
-from tutelage.estimator import PATEClassifier, PATERegressor
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
-from tutelage.features import LearnedMap, Schema
-from tutelage.methods import Method
-from tutelage.published import is_formula
 from tutelage.reporting.record import STATEMENTS, check_statements
-from tutelage.tables import TABLE_FILES, Table, read_table
+from tutelage.tables import TABLE_FILES, Table, is_formula, read_table
+
+if TYPE_CHECKING:
+    from tutelage.estimator import PATEClassifier, PATERegressor
+    from tutelage.features import LearnedMap, Schema
+    from tutelage.methods import Method
+else:  # the types of entries that are read here, not by msgspec
+    Method = Schema = object
 
 Positive = Annotated[int, Meta(ge=1)]
 Labels = Annotated[list[str | int], Meta(min_length=1)]
@@ -293,7 +298,7 @@ class RunConfig(Settings, frozen=True, kw_only=True):
         return self.target.range is not None
 
     @property
-    def method_meant(self) -> Method:
+    def method_meant(self) -> "Method":
         """The method that is named, or else the default one of the estimator."""
         return self.estimator().method_meant()
 
@@ -303,8 +308,10 @@ class RunConfig(Settings, frozen=True, kw_only=True):
         return self.public.file or f"the public rows of {self.dataset}"
 
     @property
-    def learned_map(self) -> LearnedMap | None:
+    def learned_map(self) -> "LearnedMap | None":
         """The map that [features] names."""
+        from tutelage.features import LearnedMap
+
         features = self.features
         shape = None if features.image_shape is None else tuple(features.image_shape)
         if not (features.map or features.components or shape):
@@ -329,8 +336,10 @@ class RunConfig(Settings, frozen=True, kw_only=True):
         """Return the file of the section ``private`` or ``public``."""
         return self.base / user_path(getattr(self, section).file or "", f"{section}.file")
 
-    def estimator(self) -> PATEClassifier | PATERegressor:
+    def estimator(self) -> "PATEClassifier | PATERegressor":
         """Return the estimator as the configuration describes it; `build_estimator` adds what public rows show."""
+        from tutelage.estimator import PATEClassifier, PATERegressor
+
         private = self.private
         privacy = self.privacy
         shared: Entries = {
@@ -392,8 +401,10 @@ def config_of(settings: Entries, base: Path) -> RunConfig:
     return config
 
 
-def _schema_of(config: RunConfig) -> Schema:
+def _schema_of(config: RunConfig) -> "Schema":
     """Return the schema that [public] names, or what its rows propose."""
+    from tutelage.features import Schema
+
     private = config.private
     public = config.public
     if public.schema is not None or private is None:
@@ -405,8 +416,10 @@ def _schema_of(config: RunConfig) -> Schema:
         raise ConfigError(*error.sentences(on_command_line)) from None
 
 
-def read_schema(path: Path) -> Schema:
+def read_schema(path: Path) -> "Schema":
     """Return the public schema of a TOML file, with the rows that proposed it if their file is still there."""
+    from tutelage.features import Schema
+
     settings = read_settings(path)
     proposed_by = settings.pop("proposed_by", "")
     if set(settings) != {"schema"} or not isinstance(proposed_by, str):
@@ -425,6 +438,8 @@ def _read_section(value: object, kind: object, name: str, where: str) -> object:
     if name == "statements":
         return read_entries(value, dict.fromkeys(STATEMENTS, str), "[statements]")
     if name == "method":
+        from tutelage.cli.method import read_method
+
         return read_method(value)
     return read_entry(value, kind, name, where)
 

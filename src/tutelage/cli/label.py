@@ -22,8 +22,8 @@ from tutelage.cli.text import (
 )
 from tutelage.digests import canonical
 from tutelage.exceptions import ConfigError, InvalidDataError
-from tutelage.labeling import LabelingSession, Release
 from tutelage.ledger import Ledger, LedgerState
+from tutelage.mechanisms import Release
 from tutelage.noise import SystemNoise
 from tutelage.privacy import round_up
 from tutelage.tables import TABLE_FILES, read_table
@@ -76,6 +76,10 @@ def label(
         histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=len(rows))
         budget = Ledger.open(ledger)
         noise = SystemNoise(progress=not as_json)
+        from tutelage.labeling import (
+            LabelingSession,  # loads scikit-learn, which help does not need
+        )
+
         session = LabelingSession(histogram, released_by, budget, question=question, noise=noise)
         with interruption_says(
             "no labels were written. The budget reserved for them stays spent, and stored labels are remembered."

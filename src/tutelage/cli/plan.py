@@ -4,6 +4,7 @@ import json
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from typer import Exit
@@ -17,11 +18,11 @@ from tutelage.cli.prepare import prepare_release
 from tutelage.cli.sources import Sources, load_sources
 from tutelage.cli.text import AsJson, is_confirmed, plain_console, remark, say
 from tutelage.exceptions import ConfigError
-from tutelage.planning import Plan, Planned
-from tutelage.planning import plan as make_plan
-from tutelage.planning.planned import require_judged
 from tutelage.tables import TABLE_FILES, Batches, Table, is_missing, read_table
 from tutelage.targets import Classes
+
+if TYPE_CHECKING:
+    from tutelage.planning import Plan, Planned
 
 _FILES = ("plan.json", "plan.html")
 _KIND = "plan"
@@ -119,6 +120,9 @@ def plan(
     if output is not None:
         claiming = claimed_folder(output, _FILES, "name another folder with --output", kind=_KIND)
     with claiming as results:
+        # It loads scikit-learn, which help and refusals do not need.
+        from tutelage.planning import plan as make_plan
+
         recommended = make_plan(**_complete(target), progress=not as_json)
         as_text = json.dumps(recommended.as_dict(), indent=2, ensure_ascii=False)
         if as_json:
@@ -137,7 +141,7 @@ def plan(
 
 def choice_for(
     settings: RunConfig, data: Sources, *, despite_plan: bool, progress: bool
-) -> Planned | None:
+) -> "Planned | None":
     """Return how the method is chosen that a configuration leaves open; None if nothing can be tried, or planned by."""
     can_be_tried = (
         settings.schema is None
@@ -154,10 +158,12 @@ def choice_for(
             "about how many people there are, in [private], and `epsilon` or `budget` in [privacy]."
         )
         return None
+    from tutelage.planning import Planned
+
     return Planned(people, progress=progress, decide=partial(_is_accepted, despite_plan))
 
 
-def _is_accepted(despite_plan: bool, plan: Plan) -> bool:
+def _is_accepted(despite_plan: bool, plan: "Plan") -> bool:
     """Return True if the release may be made; if trials cannot tell, the user at the terminal decides."""
     remark(f"plan: {plan.sentences()[0]}")
     if plan.undecided and not despite_plan:
@@ -195,6 +201,8 @@ def _target_of_configuration(file: Path) -> Entries:
         raise ConfigError(
             "A plan does not count the test of a `proposal`. Remove it from [privacy] to plan."
         )
+    from tutelage.planning.planned import require_judged
+
     require_judged(settings.target.goal, weighted=settings.target.class_weight is not None)
     if settings.private is not None and settings.private.silo is not None:
         raise ConfigError("A plan cannot try one teacher per silo. Remove `silo` from [private].")
@@ -272,7 +280,7 @@ def _without_none(entries: Entries) -> Entries:
     return {name: value for name, value in entries.items() if value is not None}
 
 
-def _print(plan: Plan) -> None:
+def _print(plan: "Plan") -> None:
     console = plain_console()
     console.print(plan.as_table(), plan.bars)
     heading = ""

@@ -5,12 +5,10 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from sklearn.pipeline import Pipeline
-
 from tutelage._internal.records import Entries
 from tutelage.cli.text import say, write_new
 from tutelage.exceptions import ConfigError, InvalidDataError
-from tutelage.students import load_student
+from tutelage.students.store import load_student
 from tutelage.tables import read_table
 
 _ENDS = (0.1, 0.9)  # shares of rows like a row, whose numbers lie below the ends that are shown
@@ -56,6 +54,8 @@ def predict(
         shares = student.predict_proba(table)  # (rows, classes)
         for name, cells in zip(student.classes_, shares.T.tolist(), strict=True):
             columns[f"probability of {name}"] = cells
+    from sklearn.pipeline import Pipeline  # not every call needs it
+
     steps: Any = student
     if isinstance(student, Pipeline) and hasattr(steps[-1], "predict_quantiles"):
         ends = steps[-1].predict_quantiles(steps[:-1].transform(table), _ENDS)  # (rows, 2)

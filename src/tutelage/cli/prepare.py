@@ -1,19 +1,21 @@
 """From a configuration and the rows that it names to a prepared release."""
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tutelage._internal.records import Entries
 from tutelage.cli.config import RunConfig, problems_of_names
 from tutelage.cli.sources import Sources
-from tutelage.estimator import PATEClassifier, PATERegressor
 from tutelage.exceptions import ConfigError, FewPublicRowsWarning, PreflightWarning
-from tutelage.methods.choice import Chooser
-from tutelage.release import PreparedRelease
 from tutelage.targets import Classes
 
+if TYPE_CHECKING:
+    from tutelage.estimator import PATEClassifier, PATERegressor
+    from tutelage.methods.choice import Chooser
+    from tutelage.release import PreparedRelease
 
-def build_estimator(config: RunConfig, data: Sources) -> PATEClassifier | PATERegressor:
+
+def build_estimator(config: RunConfig, data: Sources) -> "PATEClassifier | PATERegressor":
     """Return the estimator that a configuration describes."""
     model = config.estimator()
     if config.schema is None:
@@ -41,11 +43,11 @@ def arguments(config: RunConfig, data: Sources) -> Entries:
 def prepare_release(
     config: RunConfig,
     data: Sources,
-    choose: Chooser | None = None,
+    choose: "Chooser | None" = None,
     *,
     progress: bool = False,
     **once: Any,
-) -> PreparedRelease:
+) -> "PreparedRelease":
     """Return the release of a configuration, checked; `once` holds arguments of `prepare` for this run alone."""
     model = build_estimator(config, data).set_params(progress=progress)
     once |= {

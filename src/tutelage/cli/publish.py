@@ -14,15 +14,13 @@ from tutelage.cli.label import read_rows
 from tutelage.cli.settings import Chosen, choosing_mechanism
 from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, Teachers, print_json, say, verb_group
 from tutelage.exceptions import InvalidDataError
-from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import PublicEpsilon, round_up
-from tutelage.publishing import Proposal, publish_epsilon, record
 from tutelage.publishing.proof import CLAIM, write_claim
-from tutelage.publishing.proposal import PROPOSAL
+from tutelage.publishing.proposal import PROPOSAL, Proposal
 from tutelage.publishing.proposal import propose as smallest_proposal
-from tutelage.publishing.recording import check_unit
+from tutelage.publishing.recording import check_unit, record
 
 publish = verb_group(
     "Publish an epsilon below the worst case: propose it on public votes, then test it once."
@@ -155,6 +153,10 @@ def _test(
         check_unit(wanted, paying)
         rows, name_of_question = read_rows(public, question)
         histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=len(rows))
+        # They load scikit-learn, which help does not need.
+        from tutelage.labeling import LabelingSession
+        from tutelage.publishing.publication import publish_epsilon
+
         session = LabelingSession(
             histogram, released_by.mechanism, paying, question=name_of_question
         )

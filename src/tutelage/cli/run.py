@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 from msgspec import structs
@@ -25,17 +25,18 @@ from tutelage.cli.plan import choice_for
 from tutelage.cli.prepare import prepare_release
 from tutelage.cli.sources import Sources, load_sources
 from tutelage.cli.text import interruption_says, is_confirmed, plain_console, print_json, remark
-from tutelage.estimator import PATEClassifier, PATERegressor
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError, PreflightError, TutelageError
-from tutelage.features.columns import TABLE_MAP_OF_PEOPLE
 from tutelage.privacy import printed_up, round_up
 from tutelage.published import write_results
-from tutelage.publishing import Proposal
-from tutelage.release import FEW_VOTES_LEFT, PreparedRelease
+from tutelage.publishing.proposal import Proposal
 from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.record import Judged
 from tutelage.reporting.render import as_number, as_share
 from tutelage.tables import Table, is_missing
+
+if TYPE_CHECKING:
+    from tutelage.estimator import PATEClassifier, PATERegressor
+    from tutelage.release import PreparedRelease
 
 _CHECKPOINTS = "checkpoints"
 _VOTES_FILE = "private-votes.npz"
@@ -43,7 +44,7 @@ _CARD = "card.json"
 _FILED = "private-votes-{}.npz"  # by the ledger's entry under which they were released
 _GROUPS = 5  # of cohorts that are named one by one
 
-Model = PATEClassifier | PATERegressor
+Model: TypeAlias = "PATEClassifier | PATERegressor"
 Row = Callable[[str, str], None]  # adds a row to the summary
 
 
@@ -180,6 +181,8 @@ def _fit_and_write(
     if once["data_changed"] and model.remembered_:
         _warn_of_unused_rows(settings, model)
     if model.drawn_ and model.release_.cost == 0:
+        from tutelage.release import FEW_VOTES_LEFT
+
         remark(f"warning: {FEW_VOTES_LEFT}")
     card = _card(settings, data, model)
     if settings.output.votes:
@@ -227,6 +230,8 @@ def _feature_map(settings: RunConfig) -> str | None:
     name = settings.features.map
     if name is None and settings.method_meant.needs.shards:
         return "none"
+    from tutelage.features.columns import TABLE_MAP_OF_PEOPLE
+
     name = name or TABLE_MAP_OF_PEOPLE
     return f"{name}, learned from {settings.public_source}, published with the student"
 
@@ -379,7 +384,7 @@ def _print_notes(settings: RunConfig, model: Model, card: PrivacyCard) -> None:
         console.print(f"  {'tutelage' if is_found else _relative(program)} init")
 
 
-def _schedule(release: PreparedRelease, name: str) -> str:
+def _schedule(release: "PreparedRelease", name: str) -> str:
     """Return how much a release spends of the budget of each person, and how many releases like it fit; public."""
     budget = release.budget
     fitting = budget.fitting_by_cohort(release.most)

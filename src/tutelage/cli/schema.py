@@ -12,7 +12,6 @@ import msgspec
 from tutelage._internal.records import Entries
 from tutelage.cli.text import AsJson, parameters_in, print_json, say
 from tutelage.exceptions import ConfigError, InvalidDataError
-from tutelage.features import Schema
 from tutelage.features.cells import kind_of
 from tutelage.tables import Table, is_missing, read_table
 
@@ -54,6 +53,10 @@ def schema(
         table.column(name)  # refuses a name that is misspelled
     features = table.without(ignore or ())
     if ranges:
+        from tutelage.features import (
+            Schema,  # loads scikit-learn, which kinds of columns do not need
+        )
+
         proposed = Schema.learn(features).columns
         if as_json:
             print_json({"columns": proposed}, ascii_only=False)

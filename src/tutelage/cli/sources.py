@@ -14,7 +14,6 @@ from tutelage._internal.typing import Array, IntArray, Private
 from tutelage.cli.config import PrivateSection, RunConfig
 from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError
-from tutelage.features.columns import public_features
 from tutelage.people.tiers import Tiers
 from tutelage.tables import Batches, Table, read_batches, read_table
 
@@ -44,6 +43,9 @@ class Sources(Private):
     @property
     def features(self) -> Any:
         """The public rows without columns of labels and ids."""
+        # It loads scikit-learn, which a file that is refused does not need.
+        from tutelage.features.columns import public_features
+
         return public_features(self.public, *self.private.values(), *self.special)
 
 

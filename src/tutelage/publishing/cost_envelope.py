@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple, cast, final
 
 import numpy as np
-from scipy import ndimage
+import scipy
 
 from tutelage._internal.typing import FloatArray, IntArray, NeverPickled
 from tutelage.accounting import Accountant, argmax_bound, data_independent
@@ -178,7 +178,7 @@ def _reach_of_two_classes(
     by_distance = list[FloatArray]()
     for distance in range(steps + 1):
         width = 2 * _GAP_PER_BALLOT * distance + 1
-        highest = cast("FloatArray", ndimage.maximum_filter1d(by_gap, width, mode="nearest"))
+        highest = cast("FloatArray", scipy.ndimage.maximum_filter1d(by_gap, width, mode="nearest"))
         by_distance.append(highest[at])
     return np.stack(by_distance, axis=1)
 

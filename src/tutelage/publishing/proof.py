@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import product
 from math import inf, isclose
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Self
 
 import msgspec
 from msgspec import Meta
@@ -44,10 +44,12 @@ from tutelage.ledger import Ledger
 from tutelage.ledger.history import History
 from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.publishing.proposal import Proposal
-from tutelage.publishing.publication import Publication, proposed_epsilon, publication_of
 from tutelage.publishing.recording import all_but, check_complete, check_covered
 from tutelage.reporting import PrivacyCard
 from tutelage.reporting.record import Guarantee, Proposed, record_of
+
+if TYPE_CHECKING:
+    from tutelage.publishing.publication import Publication
 
 CLAIM = json_form("a claim", "claim")
 _SLACK = 1e-6  # relative: costs come out the same to more digits on every machine
@@ -264,6 +266,9 @@ def _check_tested(
             )
         _check_recorded_as(proposal, test, paying, where)
         earlier = all_but(until.publications.values(), test)
+    # It loads scikit-learn, which few cards need.
+    from tutelage.publishing.publication import proposed_epsilon
+
     _check_stated(stated.epsilon, proposed_epsilon(proposal, earlier), "the second ε", where)
     _check_stated(recorded.epsilon, proposal.epsilon, "in its proposal an ε", where)
     at = stated.delta, stated.order
@@ -374,7 +379,7 @@ class _ClaimFile:
 
 def write_claim(
     path: Path,
-    publication: Publication,
+    publication: "Publication",
     released: Accountant,
     proposal: Proposal,
     ledger: Ledger,
@@ -424,6 +429,8 @@ def read_claim(path: Path, history: History, **beside: Any) -> Guarantee:
     if record.tested is not None:
         _check_recorded_as(proposal, test, history, str(path))
         earlier = all_but(published, test)
+        from tutelage.publishing.publication import publication_of
+
         tested = publication_of(proposal, record.passed, labels, test, earlier, delta).smaller
         if tested is None:
             raise InvalidDataError(

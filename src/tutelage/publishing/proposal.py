@@ -12,7 +12,7 @@ from math import ceil, exp, floor, inf, log, log1p
 from typing import Self, final
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from tutelage._internal.gate import AnyPath, read_input
 from tutelage._internal.outputs import json_form
@@ -287,7 +287,7 @@ def propose(
     lower = coarse[max(best - 1, 0)]
     upper = coarse[min(best + 1, len(coarse) - 1)]
     # Seven steps find the least ε within 0.1 %.
-    optimize.minimize_scalar(
+    scipy.optimize.minimize_scalar(
         epsilon_at,
         bounds=(lower, upper),
         method="bounded",

@@ -1,39 +1,43 @@
 """Released labels and public rows to a model; nothing here can hold a vote.
 
-ONNX files need the onnx extra, which is loaded when `export_onnx` is first named.
+Names are loaded on first use: a command that checks a student's file needs no scikit-learn, and ONNX is an extra.
 """
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tutelage._internal import on_first_use
 from tutelage._internal.typing import Named, load_later
 from tutelage.exceptions import InvalidParameterError
-from tutelage.students.base import SemiSupervisedClassifier, fit_student
-from tutelage.students.forest import ForestStudent
-from tutelage.students.noisy_sums import Moments, NoisySumClassifier
-from tutelage.students.propagation import LabelPropagationStudent
-from tutelage.students.store import load_student
 
 if TYPE_CHECKING:
-    from tutelage.students.export import export_onnx
+    from tutelage.students.base import SemiSupervisedClassifier as SemiSupervisedClassifier
+    from tutelage.students.base import fit_student as fit_student
+    from tutelage.students.export import export_onnx as export_onnx
+    from tutelage.students.forest import ForestStudent as ForestStudent
+    from tutelage.students.noisy_sums import Moments as Moments
+    from tutelage.students.noisy_sums import NoisySumClassifier as NoisySumClassifier
+    from tutelage.students.propagation import LabelPropagationStudent as LabelPropagationStudent
+    from tutelage.students.store import load_student as load_student
 
-__all__ = [
-    "ForestStudent",
-    "LabelPropagationStudent",
-    "Moments",
-    "NoisySumClassifier",
-    "SemiSupervisedClassifier",
-    "export_onnx",
-    "fit_student",
-    "load_student",
-]
+_HOME = {
+    "ForestStudent": "forest",
+    "LabelPropagationStudent": "propagation",
+    "Moments": "noisy_sums",
+    "NoisySumClassifier": "noisy_sums",
+    "SemiSupervisedClassifier": "base",
+    "export_onnx": "export",
+    "fit_student": "base",
+    "load_student": "store",
+}
+__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 STUDENTS: Mapping[str, Named[Any]] = {
     "forest": Named(
         load_later("sklearn.ensemble", "RandomForestClassifier"),
         "tables, and where there are many answers",
     ),
     "label-propagation": Named(
-        LabelPropagationStudent,
+        load_later("tutelage.students.propagation", "LabelPropagationStudent"),
         "rows of public features, in which near rows are mostly of one class",
     ),
 }
@@ -58,12 +62,7 @@ def student_named(
     return STUDENTS[name](**parameters)
 
 
-def __getattr__(name: str) -> Any:
-    if name == "export_onnx":
-        from tutelage.students.export import export_onnx
-
-        return export_onnx
-    raise AttributeError(f"module 'tutelage.students' has no attribute {name!r}")
+__getattr__ = on_first_use(__name__, _HOME)
 
 
 def __dir__() -> list[str]:
