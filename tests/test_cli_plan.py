@@ -199,7 +199,7 @@ def test_what_a_ledger_refuses_is_refused_before_a_plan_and_a_planned_release_is
     ):
         with monkeypatch.context() as patched:
             patched.setattr(
-                "tutelage.cli.plan.make_plan", lambda **_: pytest.fail("it was planned again")
+                "tutelage.planning.planned.plan", lambda **_: pytest.fail("it was planned again")
             )
             done = succeeded(called("run", config, "--as", name))
         assert "as in an earlier release of this question" in done.stderr

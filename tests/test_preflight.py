@@ -281,7 +281,7 @@ def test_rows_are_refused_before_the_plan(tmp_path, called, monkeypatch):
     config = tmp_path / "run.toml"
     text = config.read_text().replace('[method]\nname = "noisy-moments"\n', "")
     monkeypatch.setattr("tutelage.planning.planned.plan", planned)
-    monkeypatch.setattr("tutelage.cli.plan.make_plan", planned)
+    monkeypatch.setattr("tutelage.planning.plan", planned)
     other_unit = text.replace('entity = "patient"', 'unit = "row"')
     for given, said in (
         (text.replace('entity = "patient"\n', ""), UNIT),
