@@ -14,8 +14,8 @@ from exact import (
 )
 from tutelage.accounting import data_independent
 from tutelage.accounting.composition import (
-    continuous_gaussian_composition,
     gaussian_composition,
+    gaussian_dp_epsilon,
     pure_dp_composition,
 )
 from tutelage.events import NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
@@ -107,9 +107,8 @@ def test_the_discrete_noise_costs_what_the_continuous_would_to_seven_digits():
     discrete = gaussian_composition(40.0, 1000, 1e-5)
     # Exact Gaussian composition, by two other programs.
     assert discrete == pytest.approx(4.98330640597, rel=1e-7)
-    assert continuous_gaussian_composition(40.0, 1000, 1e-5) == pytest.approx(
-        4.98330640597, rel=1e-10
-    )
+    continuous = gaussian_dp_epsilon(math.sqrt(2 * 1000) / 40.0, 1e-5)
+    assert continuous == pytest.approx(4.98330640597, rel=1e-10)
 
 
 def test_nothing_costs_nothing_and_the_impossible_is_infinite():
@@ -119,7 +118,7 @@ def test_nothing_costs_nothing_and_the_impossible_is_infinite():
         gaussian_composition(1e5, 10**6, 1e-5),
         pure_dp_composition(1e-3, 10**7, 1e-5),
         pure_dp_composition(0.1, 20_000, 1e-310),  # which double precision cannot tell
-        continuous_gaussian_composition(1e12, 1, 1e-20),
+        gaussian_dp_epsilon(math.sqrt(2) / 1e12, 1e-20),
     ):
         assert cost == math.inf
     many = data_independent.epsilon(

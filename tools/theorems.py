@@ -30,7 +30,7 @@ THEOREMS = {
         ("Composition of discrete Gaussian answers", "accounting.composition:gaussian_composition"),
         (
             "Composition of Gaussian answers; Balle and Wang 2018 Theorem 8",
-            "accounting.composition:continuous_gaussian_composition",
+            "accounting.composition:gaussian_dp_epsilon",
         ),
         ("Conversion; CKS 2020 Proposition 12", "accounting.rdp:cks2020"),
     ],

@@ -17,7 +17,7 @@ import scipy
 
 from tutelage._internal.records import Names, by_identity
 from tutelage._internal.typing import Array, FloatArray, Hidden, IntArray, Matrix
-from tutelage.accounting.composition import continuous_gaussian_composition
+from tutelage.accounting.composition import most_shifts
 from tutelage.exceptions import literal
 from tutelage.features.cells import UNKNOWN
 from tutelage.partition import canonical_ids, folded_ids
@@ -26,6 +26,7 @@ from tutelage.tables import MOMENT, Cells, Table, by_value, cell_text
 if TYPE_CHECKING:
     from tutelage.features.schema import Schema
 
+_LEAST_SHIFTS = 1e-12  # μ², for an ε that hardly any noise meets
 _FEWEST_PUBLIC_ROWS = 5
 _FEWEST_ROWS_OF_CLASS = 3
 _LARGE_SHARE = 0.1  # of the public rows
@@ -202,16 +203,8 @@ def noise_of(mechanism: object) -> float | None:
 
 
 def least_noise(epsilon: float, delta: float) -> float:
-    """Return about the least noise of one sum of ballots at (ε, δ), in ballots."""
-    low = 1e-3  # noise in votes, of which one person moves two by one
-    high = 1e6
-    while high > low * 1.01:
-        middle = sqrt(low * high)
-        if continuous_gaussian_composition(middle, 1, delta) <= epsilon:
-            high = middle
-        else:
-            low = middle
-    return high * sqrt(2)  # a ballot moves by two lengths, a vote by √2
+    """Return about the least noise of one sum of ballots at (ε, δ), in ballots: one person moves it by two lengths."""
+    return 2 / sqrt(most_shifts(epsilon, delta) or _LEAST_SHIFTS)
 
 
 def _hopeless(sight: Sight) -> Iterator[str]:

@@ -114,21 +114,11 @@ def gaussian_composition(sigma: float, count: int, delta: float) -> float:
     )
 
 
-def continuous_gaussian_composition(sigma: float, count: int, delta: float) -> float:
-    """Return the exact ε of `count` answers with *continuous* Gaussian noise, for comparison with the discrete.
-
-    The composition is μ-Gaussian with μ = √(2·count)/σ (Dong, Roth and Su 2022, Corollary 3.3; Balle and Wang 2018,
-    Theorem 8).
-    """
-    sigma = noise_scale(sigma, "sigma", "continuous_gaussian_composition")
-    count = integer_at_least(count, 0, "count", "continuous_gaussian_composition")
-    return gaussian_dp_epsilon(sqrt(2 * count) / sigma, delta, error=0.0)
-
-
-def gaussian_dp_epsilon(mu: float, delta: float, *, error: float = _TAIL_ERROR) -> float:
+def gaussian_dp_epsilon(mu: float, delta: float) -> float:
     """Return the ε of μ-Gaussian differential privacy at δ (Balle and Wang 2018, Theorem 8), rounded upward.
 
-    `error` bounds the relative error of a normal tail, by which δ is raised.
+    So much do `count` answers with *continuous* Gaussian noise cost, with μ = √(2·count)/σ (Dong, Roth and Su 2022,
+    Corollary 3.3).
     """
     if mu == 0:
         return 0.0
@@ -136,7 +126,7 @@ def gaussian_dp_epsilon(mu: float, delta: float, *, error: float = _TAIL_ERROR) 
         return np.inf
 
     def delta_at(epsilon: float) -> float:
-        return _gaussian_dp_delta(mu, epsilon, error)
+        return _gaussian_dp_delta(mu, epsilon, _TAIL_ERROR)
 
     upper = mu**2 / 2 + mu * sqrt(2 * log(1 / delta))
     return _smallest_epsilon(delta_at, delta, upper)

@@ -59,8 +59,10 @@ def epsilon(event: Event, delta: float) -> PublicEpsilon:
     unit = _common_unit(releases)
     whole, distance = _drawn_whole(event, releases)
     delta_of_whole = composition.moved_delta(delta, distance)
-    candidates = [
-        _by_renyi(whole, delta_of_whole),
+    by_renyi = rdp(whole).to_epsilon(delta_of_whole)
+    conversion = "Rényi composition, conversion of CKS 2020 Proposition 12"
+    candidates: list[_Candidate] = [
+        (by_renyi.epsilon, conversion, by_renyi.order),
         *_by_three_outcomes(whole, releases, delta_of_whole),
         *_by_exact_composition(releases, delta_of_whole),
         *_by_rounded_noise(releases, delta_of_whole, _squared_distance),
@@ -390,11 +392,6 @@ def _rdp_by_search(event: Single, order: float) -> float:
             return _rdp_by_search(whole, order) + float(surcharge[0])
         case _:
             return np.inf
-
-
-def _by_renyi(event: Event, delta: float) -> _Candidate:
-    value, order = rdp(event).to_epsilon(delta)
-    return value, "Rényi composition, conversion of CKS 2020 Proposition 12", order
 
 
 def _by_three_outcomes(

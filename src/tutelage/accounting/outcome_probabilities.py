@@ -243,8 +243,14 @@ def noisy_argmax(
     change, error = field.changes(weights)
 
     log_mass = _per_move(log_wins)
-    rounding = ROUNDING - _LOG_ROUNDING * log_mass
-    ratio, slack = _log_ratio(change, error, rounding)
+    # Both become infinite where double precision loses the ratio.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.log1p(np.maximum(change, -1))
+        slack = (ROUNDING - _LOG_ROUNDING * log_mass) * error
+        slack /= 1 + change
+    is_known = np.isfinite(ratio) & (slack < 0.5)  # beyond it the sign of the change is in doubt
+    ratio[~is_known] = np.inf
+    slack[~is_known] = np.inf
     if far.size:
         slack = field.cover_far_moves(weights, ratio, slack)
     else:
@@ -601,23 +607,6 @@ def _expectation(
     # factor: (queries, values); returned: (queries, sources, targets)
     weighted = weight * factor[:, None, :]
     return (left * weighted) @ entered.swapaxes(1, 2)
-
-
-def _log_ratio(
-    change: FloatArray,
-    error: FloatArray,
-    rounding: FloatArray,
-) -> _Pair:
-    """Return log(1 + change) and a bound on its error; both infinite where double precision loses it."""
-    # change, error, ratio, slack: (queries, sources, targets, outcomes); rounding: (queries, 1, 1, outcomes)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.log1p(np.maximum(change, -1))
-        slack = rounding * error
-        slack /= 1 + change
-    is_known = np.isfinite(ratio) & (slack < 0.5)  # beyond it the sign of the change is in doubt
-    ratio[~is_known] = np.inf
-    slack[~is_known] = np.inf
-    return ratio, slack
 
 
 def _of_all_classes(
