@@ -2,7 +2,7 @@
 
 import hashlib
 import secrets
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from copy import copy, deepcopy
 from dataclasses import replace
@@ -45,11 +45,12 @@ from tutelage.methods import Method, Public
 from tutelage.methods.choice import Chooser, Known
 from tutelage.methods.needs import Offered, unmet
 from tutelage.methods.requests import AnyLayout, Facts
+from tutelage.people.tiers import Tiers
 from tutelage.privacy import NeighboringRelation, PublicEpsilon
 from tutelage.published import card_of_model, write_results
 from tutelage.publishing import Proposal
 from tutelage.publishing.recording import check_testable
-from tutelage.release import PreparedRelease, Released
+from tutelage.release import Once, PreparedRelease, Released
 from tutelage.reporting import PrivacyCard
 from tutelage.reporting.lints import Case, lint
 from tutelage.reporting.meaning import strength
@@ -100,8 +101,8 @@ def _warn_of_names(name: str | None, budget: Budget, ledger: Ledger) -> None:
 class Estimator(Inputs):
     """An estimator of scikit-learn whose fit is one release of private rows.
 
-    Subclasses define `fit`, which calls `_release`. Inherited from `Inputs`: `_take`, which reads the rows, `_look`,
-    which checks them, and `_open_ledger`. In errors and warnings, `$x` is shown as the parameter or the config key.
+    Inherited from `Inputs`: `_take`, which reads the rows, `_look`, which checks them, and `_open_ledger`. In errors
+    and warnings, `$x` is shown as the parameter or the config key.
     """
 
     student_: Any
@@ -121,9 +122,111 @@ class Estimator(Inputs):
 
     @on_one_day()
     @arrays_out()
-    def _release(self, rows: Rows) -> Self:
-        """Release these rows, and set the student; a fit that fails leaves the estimator as it was."""
+    def fit(
+        self,
+        X: object,
+        y: Column,
+        *,
+        X_public: object = None,
+        y_public: Column = None,
+        entity_ids: Column = None,
+        silos: Column = None,
+        whole_rows: Column = None,
+        tiers: Tiers | None = None,
+        release: str | None = None,
+        data_changed: bool = False,
+        insist: bool = False,
+        checkpoints: str | Path | None = None,
+        groups: str | Mapping[str, Sequence[Any]] | None = None,
+        report: bool | None = None,
+        holdout: float = 0.0,
+    ) -> Self:
+        """Let people or teachers cast ballots from the private rows, release them through noise, and train the student.
+
+        Parameters
+        ----------
+        X : array of shape (rows, features), images, texts, or rows with named columns
+            Private rows. Images are an array of shape (rows, height, width) or (rows, height, width, channels); texts
+            are a list, an array or a column. A frame of pandas, Polars or PyArrow, a DuckDB relation, a `Table`, or a
+            mapping of names to cells has named columns, in any order. `X_public` decides which columns are used and of
+            which kind they are; text becomes `text_features`. For `NoisyMoments`, rows larger than memory can be read
+            in batches by `read_batches`, or stay on the workers of a Dask DataFrame. Then `y` is the name of a column,
+            `classes` must be declared, and the result is bit-for-bit the same.
+        y : array of shape (rows,) or str
+            Class value, or number, of each private row. `y` and the identifiers may be columns of the same libraries,
+            or names of columns of `X`, as they must be if `X` is a LazyFrame or a relation.
+        X_public : array of shape (public rows, features), or rows with named columns
+            Public rows: the queries, and further rows for the student to learn from without labels. All columns are
+            features, except those that `y`, `y_public` and `entity_ids` name. Of a number to predict, they propose the
+            schema if `columns` is not given.
+        y_public : array of shape (public rows,) or str, optional
+            Labels of public rows, or the name of a column of them; some may be missing, and no number. `NoisyMoments`
+            and `AdditiveMean` start from a model of these labels, and the private rows say what it gets wrong. Do not
+            score by these rows afterwards. Without `classes`, the class values are read from them, for every method.
+        entity_ids : array of shape (rows,) or str, optional
+            Identifier of the person of each row, who is the privacy unit. Without it the unit is one row.
+        silos : array of shape (rows,) or str, optional
+            Identifier of the owner of each row, or the name of a column of `X`. Each owner is one teacher.
+        whole_rows : array of shape (rows, ...), optional
+            The private rows with all their columns, if `X` has only some of them. Without `entity_ids`, the ledger
+            recognizes its data set by these rows, whichever columns and labels a fit uses. Default: all columns of `X`.
+        tiers : Tiers, optional
+            The tier of each person, and the ε that people of each tier ask for, where it is smaller than that of the
+            release: ``Tiers("consent", {"careful": 0.3, "usual": 1.0})``. The ballots of a tier are shortened, so its
+            people count less. It needs `entity_ids`, rows in memory, and a method that releases noisy sums.
+        release : str, optional
+            Name of the release: ``"2026-02"``. People whose ids first appear in it have the whole `budget` for
+            themselves, and people whose budget is spent take no part. The student also learns from earlier releases of
+            the same question and settings. The same name is the same release. It needs a `ledger` and `entity_ids`;
+            see docs/howto/production.md.
+        data_changed : bool, default=False
+            Confirms that the private data changed since the ledger was last used and still belong to it.
+        insist : bool, default=False
+            Continue although many public rows equal private rows, or people or public rows are too few to learn from.
+            The card says that refusals were overridden, and calls the guarantee weak.
+        checkpoints : path-like, optional
+            Private folder in which an interrupted `fit` leaves its ballots, so that the next `fit` can resume. It needs
+            a `random_state`, so that the shards are equal. A successful `fit` empties the folder.
+        groups : str or mapping of str to sequence, optional
+            Column of the private rows whose values the test report tells apart: ``"sex"``, if it is a column of the
+            public rows or the schema, or ``{"sex": ["female", "male"]}``. The values must be public.
+        report : bool, optional
+            Whether a last noisy sum says how good the student is on the people, with intervals: `report_`. It takes 3 %
+            of the noise budget. Default: if the noise follows from ε and no public row has a label. See
+            docs/howto/test-report.md.
+        holdout : float, default=0
+            Share of the people, up to 0.5, who cast no ballots but those of the report, which then takes 10 %. Without
+            them, the report is about people who taught the student.
+
+        Raises
+        ------
+        InvalidParameterError, InvalidDataError, OverlappingShardsError, TeacherTrainingError
+            If a parameter or the data are invalid. No message quotes a private value.
+        PreflightError
+            If a column repeats as an id does and the privacy unit was not decided. Unless `insist` is set, also if many
+            public rows equal private rows, or if people or public rows are too few to learn from. Nothing was spent.
+        BudgetExceededError, LedgerError
+            If the budget does not allow the release, before any teacher is trained; if the ledger belongs to other data
+            or has another budget, or if its file cannot be used.
+
+        Warns
+        -----
+        BudgetContinuedWarning, RepeatedFitWarning
+            If the ledger was used before; or if there is none, as in earlier fits in this process, which may be of the
+            same people. The warning states what was spent. Fits with `SimulationNoise` do not count.
+        PreflightWarning, UndeclaredClassesWarning, FewPublicRowsWarning
+            If the rows or settings have something that their owner should look at before publishing the result, the
+            class values were read from `y`, or people cast ballots and there are fewer than 50 public rows.
+        MuchNoiseWarning, OneClassWarning
+            If the noise that `epsilon` requires is larger than the number of teachers, or the student gives all public
+            rows the same class.
+        """
+        once = Once(release, data_changed, insist, checkpoints, report=report, holdout=holdout)
+        rows = Rows(
+            X, y, X_public, y_public, entity_ids, silos, whole_rows, tiers, groups, once=once
+        )
         fitted: Self = self._prepare(rows).release()
+        # A fit that fails leaves the estimator as it was.
         vars(self).clear()
         vars(self).update(vars(fitted))
         return self
@@ -563,7 +666,15 @@ class Estimator(Inputs):
             For `export_onnx` of `tutelage.students`, and for predictions without this object.
         """
         check_is_fitted(self)
-        return _join_steps(self.columns_, self.student_map_, self.student_)
+        parts: list[Any] = [self.columns_, self.student_map_, self.student_]
+        steps = [part for part in parts if part is not None]
+        if len(steps) == 1:
+            return steps[0]
+        for place, step in enumerate(steps):
+            if hasattr(step, "set_output") and not is_classifier(step):
+                # A copy that gives arrays whatever scikit-learn's `set_output` says: so the student was fitted.
+                steps[place] = deepcopy(step).set_output(transform="default")
+        return make_pipeline(*steps)
 
     def __getstate__(self) -> Entries:
         """Leave votes and ledger behind, so that a stored or copied model holds public values only."""
@@ -657,15 +768,3 @@ def _report_of(found: Released, method: Method, public: Public) -> Measured | Me
     if found.epsilon != found.state.guarantee():  # the release is alone
         pairs = pairs_of(method.event(public.sizes))
     return measured.with_optimism(partial(most_on_others, pairs=pairs))
-
-
-def _join_steps(*parts: Any) -> Any:
-    """Return maps and a student, those that are not None, as one estimator."""
-    steps = [part for part in parts if part is not None]
-    if len(steps) == 1:
-        return steps[0]
-    for place, step in enumerate(steps):
-        if hasattr(step, "set_output") and not is_classifier(step):
-            # A copy that gives arrays whatever scikit-learn's `set_output` says: so the student was fitted.
-            steps[place] = deepcopy(step).set_output(transform="default")
-    return make_pipeline(*steps)

@@ -1,10 +1,9 @@
 """PATE as one scikit-learn estimator: private rows and public rows in, a publishable student out."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY
 from functools import partial
-from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +14,13 @@ from tutelage._internal.fitting import scikit_learn
 from tutelage._internal.records import settable
 from tutelage._internal.typing import Array, FloatArray, IntArray, Mask
 from tutelage.estimator.base import Estimator
-from tutelage.estimator.inputs import Column, Rows, rows_and_labels
+from tutelage.estimator.inputs import Rows, rows_and_labels
 from tutelage.estimator.parameters import naming_unknown
 from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.features import PublicColumns, PublicTransformer, Schema
 from tutelage.features.scored import chances_of
 from tutelage.methods import Additive, Method, NoisyMoments
 from tutelage.methods.report import layout_of_classes
-from tutelage.people.tiers import Tiers
-from tutelage.release import Once
 from tutelage.reporting import ClassAccuracy
 from tutelage.reporting.measured import ClassLayout
 from tutelage.reporting.record import Judged, Reached, Survived
@@ -250,109 +247,6 @@ class PATEClassifier(ClassifierMixin, Estimator):
         """Where the class values come from."""
         return self.target_.origin
 
-    def fit(
-        self,
-        X: object,
-        y: Column,
-        *,
-        X_public: object = None,
-        y_public: Column = None,
-        entity_ids: Column = None,
-        silos: Column = None,
-        whole_rows: Column = None,
-        tiers: Tiers | None = None,
-        release: str | None = None,
-        data_changed: bool = False,
-        insist: bool = False,
-        checkpoints: str | Path | None = None,
-        groups: str | Mapping[str, Sequence[Any]] | None = None,
-        report: bool | None = None,
-        holdout: float = 0.0,
-    ) -> Self:
-        """Let people or teachers cast ballots from the private rows, release them through noise, and train the student.
-
-        Parameters
-        ----------
-        X : array of shape (rows, features), images, texts, or rows with named columns
-            Private rows. Images are an array of shape (rows, height, width) or (rows, height, width, channels); texts
-            are a list, an array or a column. A frame of pandas, Polars or PyArrow, a DuckDB relation, a `Table`, or a
-            mapping of names to cells has named columns, in any order. `X_public` decides which columns are used and of
-            which kind they are; text becomes `text_features`. For `NoisyMoments`, rows larger than memory can be read
-            in batches by `read_batches`, or stay on the workers of a Dask DataFrame. Then `y` is the name of a column,
-            `classes` must be declared, and the result is bit-for-bit the same.
-        y : array of shape (rows,) or str
-            Class value of each private row. `y` and the identifiers may be columns of the same libraries, or names of
-            columns of `X`, as they must be if `X` is a LazyFrame or a relation.
-        X_public : array of shape (public rows, features), or rows with named columns
-            Public rows: the queries, and further rows for the student to learn from without labels. All columns are
-            features, except those that `y` and `entity_ids` name.
-        y_public : array of shape (public rows,) or str, optional
-            Labels of public rows, or the name of a column of them; some may be missing. `NoisyMoments` starts from a
-            model of these labels, and the private rows say what it gets wrong. Do not score by these rows afterwards.
-            Without `classes`, the class values are read from them, for every method.
-        entity_ids : array of shape (rows,) or str, optional
-            Identifier of the person of each row, who is the privacy unit. Without it the unit is one row.
-        silos : array of shape (rows,) or str, optional
-            Identifier of the owner of each row, or the name of a column of `X`. Each owner is one teacher.
-        whole_rows : array of shape (rows, ...), optional
-            The private rows with all their columns, if `X` has only some of them. Without `entity_ids`, the ledger
-            recognizes its data set by these rows, whichever columns and labels a fit uses. Default: all columns of `X`.
-        tiers : Tiers, optional
-            The tier of each person, and the ε that people of each tier ask for, where it is smaller than that of the
-            release: ``Tiers("consent", {"careful": 0.3, "usual": 1.0})``. The ballots of a tier are shortened, so its
-            people count less. It needs `entity_ids`, rows in memory, and a method that releases noisy sums.
-        release : str, optional
-            Name of the release: ``"2026-02"``. People whose ids first appear in it have the whole `budget` for
-            themselves, and people whose budget is spent take no part. The student also learns from earlier releases of
-            the same question and settings. The same name is the same release. It needs a `ledger` and `entity_ids`;
-            see docs/howto/production.md.
-        data_changed : bool, default=False
-            Confirms that the private data changed since the ledger was last used and still belong to it.
-        insist : bool, default=False
-            Continue although many public rows equal private rows, or people or public rows are too few to learn from.
-            The card says that refusals were overridden, and calls the guarantee weak.
-        checkpoints : path-like, optional
-            Private folder in which an interrupted `fit` leaves its ballots, so that the next `fit` can resume. It needs
-            a `random_state`, so that the shards are equal. A successful `fit` empties the folder.
-        groups : str or mapping of str to sequence, optional
-            Column of the private rows whose values the test report tells apart: ``"sex"``, if it is a column of the
-            public rows or the schema, or ``{"sex": ["female", "male"]}``. The values must be public.
-        report : bool, optional
-            Whether a last noisy sum says how good the student is on the people, with intervals: `report_`. It takes 3 %
-            of the noise budget. Default: if the noise follows from ε and no public row has a label. See
-            docs/howto/test-report.md.
-        holdout : float, default=0
-            Share of the people, up to 0.5, who cast no ballots but those of the report, which then takes 10 %. Without
-            them, the report is about people who taught the student.
-
-        Raises
-        ------
-        InvalidParameterError, InvalidDataError, OverlappingShardsError, TeacherTrainingError
-            If a parameter or the data are invalid. No message quotes a private value.
-        PreflightError
-            If a column repeats as an id does and the privacy unit was not decided. Unless `insist` is set, also if many
-            public rows equal private rows, or if people or public rows are too few to learn from. Nothing was spent.
-        BudgetExceededError, LedgerError
-            If the budget does not allow the release, before any teacher is trained; if the ledger belongs to other data
-            or has another budget, or if its file cannot be used.
-
-        Warns
-        -----
-        BudgetContinuedWarning, RepeatedFitWarning
-            If the ledger was used before; or if there is none, as in earlier fits in this process, which may be of the
-            same people. The warning states what was spent. Fits with `SimulationNoise` do not count.
-        PreflightWarning, UndeclaredClassesWarning, FewPublicRowsWarning
-            If the rows or settings have something that their owner should look at before publishing the result, the
-            class values were read from `y`, or people cast ballots and there are fewer than 50 public rows.
-        MuchNoiseWarning, OneClassWarning
-            If the noise that `epsilon` requires is larger than the number of teachers, or the student gives all public
-            rows the same class.
-        """
-        once = Once(release, data_changed, insist, checkpoints, report=report, holdout=holdout)
-        return self._release(
-            Rows(X, y, X_public, y_public, entity_ids, silos, whole_rows, tiers, groups, once=once)
-        )
-
     def predict(self, X: object) -> Array:
         """Return the student's class value for each row of `X`; costs no privacy.
 
@@ -512,8 +406,12 @@ class PATEClassifier(ClassifierMixin, Estimator):
             by_public_labels = float(np.mean(is_right))
         goal = self._goal
         places = np.searchsorted(self.classes_, truth)
+        survived = None
+        if not any(self._problems_of_certificate()):
+            liars = self.certified(X)
+            survived = Survived(float(np.mean(liars >= 10)), float(np.mean(liars >= 50)))
         judged = partial(
-            Judged, by_class=accuracy, public_labels=by_public_labels, survived=self._survival(X)
+            Judged, by_class=accuracy, public_labels=by_public_labels, survived=survived
         )
         if goal.name == "accuracy" or (goal.ranks and goal.positive not in places):
             return judged()
@@ -527,13 +425,6 @@ class PATEClassifier(ClassifierMixin, Estimator):
             goal.without_model(places),
         )
         return judged(goals=(reached,))
-
-    def _survival(self, X: object) -> Survived | None:
-        """Return the share of the rows whose predictions survive liars; None without a certificate."""
-        if any(self._problems_of_certificate()):
-            return None
-        liars = self.certified(X)
-        return Survived(float(np.mean(liars >= 10)), float(np.mean(liars >= 50)))
 
 
 PATEClassifier.__init__ = naming_unknown(PATEClassifier.__init__)

@@ -397,7 +397,10 @@ class Inputs(Parameters):
             public = np.array(self._validate(X_public))
         entities = None if entity_ids is None else as_column(entity_ids)[keep]
         owners = None if silos is None else as_column(silos)[keep]
-        whole = _rows_at(whole, keep)
+        if not isinstance(whole, Table):
+            whole = whole[keep]
+        elif len(keep) < whole.n_rows:
+            whole = whole.take(keep)
         unit = self._unit_name(given.entity_ids)
         everybody = None if entity_ids is None else canonical_ids(as_column(entity_ids))
         groups = None
@@ -423,8 +426,7 @@ class Inputs(Parameters):
             )
 
         people = deal(run.method)
-        public, known_labels = self._public_labels(run, public, given.X_public, cells.y_public)
-        public, known_labels = self._set_scored_apart(run, given, public, known_labels)
+        public, known_labels = self._set_scored_apart(run, given, public, cells.y_public)
         sight = self._sight(
             run,
             given,
@@ -454,9 +456,10 @@ class Inputs(Parameters):
         return public, self.target_.public(y_public, len(public))
 
     def _set_scored_apart(
-        self, run: Resolved, given: Rows, public: Matrix, labels: IntArray | None
+        self, run: Resolved, given: Rows, public: Matrix, y_public: object
     ) -> tuple[Matrix, IntArray | None]:
         """Return public rows, and their labels if the method starts from them, without those that only score."""
+        public, labels = self._public_labels(run, public, given.X_public, y_public)
         self._doubts = ()
         self._scored = public[:0]
         known = labels if run.method.needs.start else None
@@ -518,8 +521,7 @@ class Inputs(Parameters):
             encode_labels=self.target_.private,
             groups=run.groups,
         )
-        public, known_labels = self._public_labels(run, public, rows.X_public, y_public)
-        public, known_labels = self._set_scored_apart(run, rows, public, known_labels)
+        public, known_labels = self._set_scored_apart(run, rows, public, y_public)
         run, views = self._views(run, public, known_labels)
         unit = unit_of_single_people(self._unit_name(entity), named=entity is not None)
         settings = reader, unit, run.teacher_map, views[0].shape[1]
@@ -567,6 +569,10 @@ class Inputs(Parameters):
         checkpoints = None
         if run.once.checkpoints is not None:
             checkpoints = user_path(run.once.checkpoints, f"{self._owner}.fit.checkpoints")
+        # The ballots of a test report, and the share of people who cast no others; not for some methods.
+        report: Entries = {}
+        if taken.report is not None and run.method.needs.report and run.method.student is None:
+            report = {"report": taken.report, "holdout": float(run.once.holdout)}
         return Public(
             rows=taken.public,
             teacher_rows=views[0],
@@ -583,14 +589,8 @@ class Inputs(Parameters):
             weights=self.target_.weights,
             schema=run.schema,
             release=run.once.release,
-            **self._report(run, taken),
+            **report,
         )
-
-    def _report(self, run: Resolved, taken: Taken) -> Entries:
-        """Return the ballots of a test report, and the share of people who cast no others; nothing for some methods."""
-        if taken.report is None or not run.method.needs.report or run.method.student is not None:
-            return {}
-        return {"report": taken.report, "holdout": float(run.once.holdout)}
 
     def _unit_name(self, entity_ids: object) -> str:
         """Return the name of the unit: as it is set, or that of the column of the ids."""
@@ -727,10 +727,18 @@ class Inputs(Parameters):
                 warnings.simplefilter("ignore")
                 yield
         except Exception as error:
+            fix = f"It raised {type(error).__name__}"
+            # Only the kind, if the message may quote private class values.
+            if self.target_.origin == "private" and not isinstance(error, TutelageError):
+                fix += (
+                    ", whose message may quote private class values. To see it, declare $classes."
+                )
+            else:
+                fix += f": {literal(error)}"
             raise InvalidParameterError(
                 f"{owner}.{name}",
                 "train without an error on public rows with made-up labels",
-                fix=self._sentence_on(error),
+                fix=fix,
             ) from None
 
     def _validate(self, X: object, *y: object, reset: bool = False) -> Any:
@@ -814,13 +822,6 @@ class Inputs(Parameters):
             warn(warning, PreflightWarning)
         if found.refusals:
             raise PreflightError(*found.refusals)
-
-    def _sentence_on(self, error: Exception) -> str:
-        """Return the error of an estimator; only its kind if it may quote private class values."""
-        kind = type(error).__name__
-        if self.target_.origin == "private" and not isinstance(error, TutelageError):
-            return f"It raised {kind}, whose message may quote private class values. To see it, declare $classes."
-        return f"It raised {kind}: {literal(error)}"
 
     def _least_noise(self, run: Resolved) -> float | None:
         """Return about the least noise of one sum of ballots; None if only a ledger knows it, which judged it."""
@@ -957,13 +958,6 @@ def _whole(rows: Matrix, table: Table | None, whole_rows: Column) -> Table | Arr
             f"`whole_rows` must have one row per private row. Got {n_whole} for {len(rows)} rows."
         )
     return whole
-
-
-def _rows_at(whole: Table | Array, keep: IntArray) -> Table | Array:
-    """Return the rows at these places, which rise; a table of which none is left out stays itself."""
-    if not isinstance(whole, Table):
-        return whole[keep]
-    return whole if len(keep) == whole.n_rows else whole.take(keep)
 
 
 def _require_cells(X: object, y: npt.ArrayLike) -> None:

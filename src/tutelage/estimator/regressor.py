@@ -1,9 +1,8 @@
 """PATE for numbers: private rows and a public schema in, a publishable table of effects out."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ from tutelage._internal.records import settable
 from tutelage._internal.typing import Array, FloatArray, IntArray, Mask, Matrix
 from tutelage._internal.validation import problems_in
 from tutelage.estimator.base import Estimator
-from tutelage.estimator.inputs import Column, Rows, Taken, rows_and_labels
+from tutelage.estimator.inputs import Rows, Taken, rows_and_labels
 from tutelage.estimator.parameters import Resolved, naming_unknown
 from tutelage.exceptions import InvalidDataError, Problem
 from tutelage.features import Schema
@@ -23,9 +22,7 @@ from tutelage.features.columns import dense_rows
 from tutelage.features.public_numbers import FEWEST
 from tutelage.methods import AdditiveMean, Method
 from tutelage.partition import canonical_ids, ids_in
-from tutelage.people.tiers import Tiers
 from tutelage.preflight import Sight
-from tutelage.release import Once
 from tutelage.reporting.measured import NumberLayout
 from tutelage.reporting.record import Errors, Judged
 from tutelage.tables import NUMBER_TYPES, Table, as_table, column_array
@@ -107,53 +104,6 @@ class PATERegressor(RegressorMixin, Estimator):
     @property
     def _has_schema(self) -> bool:
         return True  # given, or as public rows propose it
-
-    def fit(
-        self,
-        X: object,
-        y: Column,
-        *,
-        X_public: object = None,
-        y_public: Column = None,
-        entity_ids: Column = None,
-        silos: Column = None,
-        whole_rows: Column = None,
-        tiers: Tiers | None = None,
-        release: str | None = None,
-        data_changed: bool = False,
-        insist: bool = False,
-        checkpoints: str | Path | None = None,
-        groups: str | Mapping[str, Sequence[Any]] | None = None,
-        report: bool | None = None,
-        holdout: float = 0.0,
-    ) -> Self:
-        """Let people cast ballots from the private rows, release their sums through noise, and set the student.
-
-        Parameters
-        ----------
-        X : rows with named columns, or array of shape (rows, columns of the schema)
-            Private rows, in any form that `PATEClassifier.fit` takes but batches.
-        y : array of shape (rows,) or str
-            Number of each private row, or the name of a column of `X`.
-        X_public : rows with named columns, optional
-            Public rows, which propose the schema if `columns` is not given. All their columns are features, except
-            those that `y`, `y_public` and `entity_ids` name.
-        y_public : array of shape (public rows,) or str, optional
-            Numbers of public rows, or the name of a column of them. The sums then say what a model of these numbers
-            gets wrong. Do not score by these rows afterwards.
-        entity_ids, silos, whole_rows, tiers, release, data_changed, insist, checkpoints, groups, report, holdout
-            As for `PATEClassifier.fit`. All rows with one id are one person's, whose ballot is their mean. `silos` are
-            for a method that trains teachers.
-
-        Raises
-        ------
-        InvalidParameterError, InvalidDataError, PreflightError, BudgetExceededError, LedgerError
-            As for `PATEClassifier.fit`. No message quotes a private value.
-        """
-        once = Once(release, data_changed, insist, checkpoints, report=report, holdout=holdout)
-        return self._release(
-            Rows(X, y, X_public, y_public, entity_ids, silos, whole_rows, tiers, groups, once=once)
-        )
 
     def _resolved_for(self, rows: Rows) -> Resolved:
         run = super()._resolved_for(rows)
