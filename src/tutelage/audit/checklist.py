@@ -26,7 +26,6 @@ from tutelage.audit.mechanism import (
     law_p_value,
     least_of,
     noise_and_check,
-    p_value_of,
     release_many,
     worst_neighbors,
 )
@@ -39,11 +38,11 @@ from tutelage.mechanisms.registry import entry_of
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.privacy import round_up
 from tutelage.tables import MOMENT, Table, is_number, read_table
+from tutelage.testing.laws import p_value_of, rows_apart
 
 _ROWS = 2_000
 _SMALL_BATCHES = (1, 2, 10, 50, 99)
 _SMALL_ROWS = 300  # of each size
-_LAGS = (1, 2, 3, 5, 8, _ROWS // 4, _ROWS // 3, _ROWS // 2)
 _PROBED_CLASSES = 3
 _STALE_NOISE = (
     "Two releases of a batch with {} are alike: their noise is replayed.",
@@ -99,11 +98,8 @@ def _audit_fresh_noise(
     # Queries are looked at in pairs of arrays; within a pair, no query stands twice.
     half = _ROWS // 2
     of_pairs = [p_value_of_agreement(first[:half], first[::-1][:half])]
-    for lag in _LAGS:
-        phases = np.arange(_ROWS - lag) // lag % 2
-        for phase in np.unique(phases):
-            places = np.flatnonzero(phases == phase)
-            of_pairs.append(p_value_of_agreement(first[places], first[places + lag]))
+    for places, lag in rows_apart(_ROWS):
+        of_pairs.append(p_value_of_agreement(first[places], first[places + lag]))
 
     p_values = (
         p_value_of_agreement(first, second),

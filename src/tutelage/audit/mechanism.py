@@ -10,7 +10,6 @@ from operator import itemgetter
 from typing import Literal, NamedTuple, final, get_args
 
 import numpy as np
-from scipy import stats
 
 from tutelage._internal.records import frozen
 from tutelage._internal.typing import FloatArray, IntArray
@@ -33,7 +32,14 @@ from tutelage.exceptions import InvalidParameterError, UnsupportedEventError, qu
 from tutelage.mechanisms import InteractiveGNMax, Mechanism, NoisySum, Release
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.privacy import ONE_TEACHER
-from tutelage.testing.laws import at_least, at_most, frequencies_of, label_law, made_up_votes
+from tutelage.testing.laws import (
+    at_least,
+    at_most,
+    frequencies_of,
+    label_law,
+    made_up_votes,
+    p_value_of,
+)
 
 
 def _refuted_epsilon(
@@ -366,11 +372,6 @@ def law_p_value(labels: IntArray, law: FloatArray) -> float:
     for times, chance in zip(frequencies, law, strict=True):
         p_values.append(p_value_of(times, len(labels), chance))
     return least_of(p_values)
-
-
-def p_value_of(times: int, trials: int, chance: float) -> float:
-    """Return the p-value of an event that happened so many times, by the exact binomial test."""
-    return float(stats.binomtest(times, trials, min(1.0, float(chance))).pvalue)
 
 
 def least_of(p_values: list[float]) -> float:

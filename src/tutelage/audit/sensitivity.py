@@ -168,7 +168,13 @@ def audit_sensitivity(
     ) -> Ballots:
         # Copies: a pipeline that scales in place would hand its scale on to the next run.
         own_ids = None if ids is None else ids[kept]
-        return _valid_ballots(make_ballots(rows.copy(), labels.copy(), own_ids))
+        ballots = np.asarray(make_ballots(rows.copy(), labels.copy(), own_ids))
+        if ballots.ndim < 2 or ballots.dtype.kind not in "iu" or ballots.size == 0:
+            raise InvalidDataError(
+                f"`make_ballots` must return integers of shape (teachers, queries). Got {ballots.dtype} of shape "
+                f"{ballots.shape}."
+            )
+        return ballots.astype(np.int16)
 
     before = cast(rows, labels, everything)
     again = cast(rows, labels, everything)
@@ -184,17 +190,6 @@ def audit_sensitivity(
         repeatable=n_differing(before, again) == 0,
         trials=tuple(trials),
     )
-
-
-def _valid_ballots(result: npt.ArrayLike) -> Ballots:
-    """Return the ballots that a pipeline made, or refuse them."""
-    ballots = np.asarray(result)
-    if ballots.ndim < 2 or ballots.dtype.kind not in "iu" or ballots.size == 0:
-        raise InvalidDataError(
-            f"`make_ballots` must return integers of shape (teachers, queries). Got {ballots.dtype} of shape "
-            f"{ballots.shape}."
-        )
-    return ballots.astype(np.int16)
 
 
 def n_differing(before: Ballots, after: Ballots) -> int:

@@ -1,13 +1,12 @@
 """Contract of mechanisms, as tests that its author can run."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import combinations
 from math import exp
 from typing import ClassVar
 
 import numpy as np
-from scipy import stats
 
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage.accounting import data_independent
@@ -22,7 +21,15 @@ from tutelage.events import (
 )
 from tutelage.mechanisms import InteractiveGNMax, Mechanism, Release
 from tutelage.noise import NoiseSource, SimulationNoise, SystemNoise
-from tutelage.testing.laws import at_least, at_most, frequencies_of, label_law, made_up_votes
+from tutelage.testing.laws import (
+    at_least,
+    at_most,
+    frequencies_of,
+    label_law,
+    made_up_votes,
+    p_value_of,
+    rows_apart,
+)
 
 ALPHA = 1e-7  # chance that a right mechanism fails one comparison
 _MOST_COMPARISONS = 500
@@ -193,12 +200,10 @@ class MechanismContract:
         labels = self._first_release(self.histograms[1]).labels
         frequencies = np.bincount(labels + 1) / len(labels)
         by_chance = float(np.sum(frequencies**2))
-        n_rows = len(labels)
-        for lag in (1, 2, 3, 5, 8, n_rows // 4, n_rows // 3, n_rows // 2):
-            for first in _disjoint_pairs(n_rows, lag):
-                agreements = int(np.sum(labels[first] == labels[first + lag]))
-                p_value = stats.binomtest(agreements, len(first), by_chance).pvalue
-                assert p_value > ALPHA, f"rows {lag} apart share noise"
+        for first, lag in rows_apart(len(labels)):
+            agreements = int(np.sum(labels[first] == labels[first + lag]))
+            p_value = p_value_of(agreements, len(first), by_chance)
+            assert p_value > ALPHA, f"rows {lag} apart share noise"
 
     def test_neighbors_are_as_close_as_it_claims(self) -> None:
         """No set of labels is more likely, on one histogram or on its neighbor, than the claimed (ε, δ) allows."""
@@ -275,15 +280,6 @@ def _checks_in(events: Counter[Event]) -> Counter[Event]:
     return Counter({event: times for event, times in events.items() if isinstance(event, Check)})
 
 
-def _disjoint_pairs(n_rows: int, lag: int) -> Iterator[IntArray]:
-    """Yield the first rows of all pairs of rows this far apart, in two parts: within one, no row is in two pairs."""
-    phases = np.arange(n_rows - lag) // lag % 2
-    for phase in (0, 1):
-        first = np.flatnonzero(phases == phase)
-        if len(first):
-            yield first
-
-
 def _compare(
     counts: Counts,
     frequencies: IntArray,
@@ -292,8 +288,7 @@ def _compare(
     """Assert that each label is as frequent as its probability."""
     draws = int(frequencies.sum())
     for label, probability in law.items():
-        chance = min(float(probability), 1.0)
-        p_value = stats.binomtest(int(frequencies[label]), draws, chance).pvalue
+        p_value = p_value_of(int(frequencies[label]), draws, probability)
         assert p_value > ALPHA, f"label {label} of {counts} is not as frequent as its event says"
 
 

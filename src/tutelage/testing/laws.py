@@ -3,6 +3,7 @@
 Nothing here is shared with `tutelage.accounting`, so that the two can be held against each other.
 """
 
+from collections.abc import Iterator
 from itertools import permutations
 from math import ceil, factorial
 
@@ -93,6 +94,19 @@ def frequencies_of(labels: IntArray, n_classes: int) -> IntArray:
     """Return how often each class is among the labels, and last how often an abstention."""
     abstentions_first = np.bincount(labels - ABSTAIN, minlength=n_classes + 1)
     return np.roll(abstentions_first, -1)
+
+
+def p_value_of(times: int, trials: int, chance: float) -> float:
+    """Return the p-value of an event that happened so many times, by the exact binomial test."""
+    return float(stats.binomtest(times, trials, min(1.0, float(chance))).pvalue)
+
+
+def rows_apart(n_rows: int) -> Iterator[tuple[IntArray, int]]:
+    """Yield first rows of pairs of rows, near and far, and how far apart they are; no row is in two pairs of a part."""
+    for lag in (1, 2, 3, 5, 8, n_rows // 4, n_rows // 3, n_rows // 2):
+        phases = np.arange(n_rows - lag) // lag % 2
+        for phase in np.unique(phases):
+            yield np.flatnonzero(phases == phase), lag
 
 
 def at_least(
