@@ -24,8 +24,13 @@ def one_thread(
     libraries: Literal["blas", "openmp"] | None = None,
 ) -> AbstractContextManager[object]:
     """Return a context in which linear algebra, or OpenMP, or by default both, use one thread of this process."""
+    return thread_pools().limit(limits=1, user_api=libraries)
+
+
+def thread_pools() -> ThreadpoolController:
+    """Return the libraries of this process that have threads."""
     # Modules alone bring libraries: as long as none was imported, the libraries found before are all there are.
-    return _controller(len(sys.modules)).limit(limits=1, user_api=libraries)
+    return _controller(len(sys.modules))
 
 
 @lru_cache(1)

@@ -118,7 +118,12 @@ class HeadTeachers(Ensemble):
 
     def __init__(self, head: "Head", *, n_classes: int) -> None:
         super().__init__(n_classes)
-        self._head = _require_head(head)
+        if not isinstance(head, Head):  # pyright: ignore[reportUnnecessaryIsInstance]
+            kind: type = head if isinstance(head, type) else type(head)
+            raise InvalidParameterError(
+                "HeadTeachers.head", "be a head in closed form, such as ClassMeans()", kind.__name__
+            )
+        self._head = head
 
     def fit(self, X: Matrix, y: IntArray, shards: Shards) -> Self:
         """Fit one teacher per shard, on rows of public features, and keep them; see `TrainableTeachers.fit`."""
@@ -267,15 +272,6 @@ class Ridge(Head):
     def _solve(self, gram: FloatArray, targets: FloatArray) -> FloatArray:
         factor = _linalg.cho_factor(gram + self.alpha * np.eye(len(gram)), lower=True)
         return _linalg.cho_solve(factor, targets)
-
-
-def _require_head(head: object) -> Head:
-    if isinstance(head, Head):
-        return head
-    kind = head if isinstance(head, type) else type(head)
-    raise InvalidParameterError(
-        "HeadTeachers.head", "be a head in closed form, such as ClassMeans()", kind.__name__
-    )
 
 
 def _in_silence(head: Head, work: Callable[[Any], Any], argument: object) -> Any:

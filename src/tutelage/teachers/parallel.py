@@ -7,7 +7,6 @@ could change several votes.
 
 import os
 import signal
-import sys
 import threading
 import time
 import warnings
@@ -15,19 +14,19 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from copy import deepcopy
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, NamedTuple, Protocol, TypeVar, cast, final
 
 import numpy as np
 from joblib import Parallel, delayed, parallel_config
 from joblib.externals.loky import reusable_executor
 from joblib.parallel import get_active_backend
-from threadpoolctl import OpenBLASController, ThreadpoolController
+from threadpoolctl import OpenBLASController
 
 from tutelage._internal.fitting import scikit_learn
 from tutelage._internal.forks import repair_in_child
 from tutelage._internal.streams import own_streams, stream_may_come
-from tutelage._internal.threads import QUIET, WholeProcess
+from tutelage._internal.threads import QUIET, WholeProcess, thread_pools
 from tutelage._internal.typing import ABSTAIN
 from tutelage.exceptions import TeacherLostWarning, TeacherTrainingError
 
@@ -166,7 +165,7 @@ def _in_worker(
 def _one_blas_thread() -> Generator[None, None, None]:
     # Before each change: the limits may be another thread's. After it: another thread may be the one to undo this one.
     _release_limits()
-    limiter = _libraries("blas", len(sys.modules)).limit(limits=1)
+    limiter = thread_pools().select(user_api="blas").limit(limits=1)
     _release_limits()
     try:
         yield
@@ -191,20 +190,11 @@ ONE_BLAS_THREAD = WholeProcess(_one_blas_thread)
 @contextmanager
 def _one_openmp_thread() -> Generator[None, None, None]:
     with ONE_BLAS_THREAD.lock:  # to look for libraries takes a lock of the loader
-        libraries = _libraries("openmp", len(sys.modules))
+        # Undoing a limit sets the threads of every library again: those of OpenBLAS only under the lock of a
+        # `WholeProcess`, or a fork may come in the middle and the child wait for ever.
+        libraries = thread_pools().select(user_api="openmp")
     with libraries.limit(limits=1):  # a setting of each thread
         yield
-
-
-@lru_cache(maxsize=2)
-def _libraries(kind: str, _n_modules: int) -> ThreadpoolController:
-    """Return the thread pools of one kind in this process.
-
-    The search takes milliseconds, so it is cached by the number of imported modules: only an import can add a pool.
-    Undoing a limit sets the threads of every library again: those of OpenBLAS only under the lock of a `WholeProcess`,
-    or a fork may come in the middle and the child wait for ever.
-    """
-    return ThreadpoolController().select(user_api=kind)
 
 
 def result_or_error(

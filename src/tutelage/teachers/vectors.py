@@ -16,7 +16,7 @@ from tutelage.events import NoisySumGaussian
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicRows, PublicScaling, ballot_features
 from tutelage.features.base import chain
-from tutelage.people.blocks import PeopleBlock, in_turn
+from tutelage.people.blocks import PeopleBlock, in_turn, require_finite
 from tutelage.privacy import PrivacyUnit
 
 _UNEVEN = 30  # times the usual spread of a column: beyond it all are brought to one scale
@@ -230,9 +230,7 @@ def _within_length(
         raise InvalidDataError(
             "Vectors and residuals must have one entry for each row of their block."
         )
-    if not (np.isfinite(vectors).all() and np.isfinite(residuals).all()):
-        raise InvalidDataError(
-            "The features of a private row are not finite. Fill missing values in a public map."
-        )
+    require_finite(vectors)
+    require_finite(residuals)
     lengths = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
     return vectors / np.maximum(lengths, 1), residuals
