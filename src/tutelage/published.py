@@ -164,13 +164,17 @@ def card_of_model(
     budget = replace(budget, tiers=tuple(tiers))
     if feature_map is None:
         feature_map = _origin_of_features(model)
+    # The number of rows if it is public, or the noisy number of people that a sum of ballots released.
+    entities = model.n_private_rows_
+    if entities is None and model.facts_.teachers is None and not model.tiers_:
+        entities = model.n_teachers_
     return card_of(
         guarantee,
         _release_of(model, features, feature_map),
         _student_of(model, judged),
         budget,
         statements,
-        entities=_public_number_of_people(model) or people,
+        entities=entities or people,
         classes=len(classes),
         classes_from=model.target_.origin,
         insisted=model.insisted_,
@@ -260,14 +264,6 @@ def _budget_of(
     return msgspec.convert(
         {**state.as_dict(), "batches": batches, "frontier": frontier}, BudgetPart
     )
-
-
-def _public_number_of_people(model: Any) -> int | None:
-    """Return the number of rows if it is public, or the noisy number of people that a sum of ballots released."""
-    if model.n_private_rows_ is None and model.facts_.teachers is None:
-        # People of a tier count less in it.
-        return None if model.tiers_ else model.n_teachers_
-    return model.n_private_rows_
 
 
 def write_results(folder: Path, model: Any, card: PrivacyCard, student: Any) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from tutelage._internal.fitting import arrays_out
 from tutelage._internal.records import by_keywords
 from tutelage._internal.releases import on_one_day, today
-from tutelage._internal.typing import Mask, Matrix, Private
+from tutelage._internal.typing import Matrix, Private
 from tutelage._internal.warned import warn
 from tutelage.accounting import data_independent
 from tutelage.accounting.tiers import guarantee_of_tier
@@ -218,7 +218,11 @@ class PreparedRelease(Private):
             boundary.require_room(method, public)
             boundary.prepared = self.prepare_people(self.people)
         if so_far.before is None:
-            so_far.before = self._count_without_ledger()
+            so_far.before = 0
+            if self.budget.ledger is None and not self.noise.simulated:
+                event = method.event_of_one(replace(public.sizes, unit=ONE_TEACHER))
+                unit = self.budget.unit.name
+                so_far.before = WITHOUT_LEDGER.count(event, self.most.count, unit)
 
         try:
             drawn = self._draw_in_turn(boundary)
@@ -254,13 +258,6 @@ class PreparedRelease(Private):
             return replace(released, publication=publication)
         return replace(released, publication=publication, epsilon=publication.data_independent)
 
-    def _count_without_ledger(self) -> int:
-        """Return how many fits without a ledger there were before this one, and count it."""
-        if self.budget.ledger is not None or self.noise.simulated:
-            return 0
-        event = self.method.event_of_one(replace(self.public.sizes, unit=ONE_TEACHER))
-        return WITHOUT_LEDGER.count(event, self.most.count, self.budget.unit.name)
-
     def _draw_in_turn(self, boundary: Boundary) -> _Drawn:
         """Return what is released while no other release goes on through the ledger."""
         ledger = boundary.ledger
@@ -281,10 +278,16 @@ class PreparedRelease(Private):
     def _prepare_those(self, taking_part: Any, boundary: Boundary, name: str) -> None:
         """Prepare the people who have budget for a release with a name."""
         people: Any = self.people
-        if name not in boundary.ledger.register.fitting_by_cohort(self.most):
-            few = _few_take_part(taking_part, self.method.mechanism, name)
-            if few is not None and not self.once.insist:
-                raise PreflightError(f"{literal(few)} {TO_INSIST}")
+        is_new = name not in boundary.ledger.register.fitting_by_cohort(self.most)
+        if is_new and not self.once.insist:
+            noise = noise_of(self.method.mechanism)
+            fewest = _FEWEST_PER_NOISE * (noise or 0.0)
+            if not taking_part.all() and np.count_nonzero(taking_part) < fewest:
+                raise PreflightError(
+                    f"Too few people take part in {literal(name)}: the budget of the others is spent, and those who "
+                    "are new are hardly more than the noise. Their budget would be spent for nothing. Wait until more "
+                    f"people have come, or raise the budget with `tutelage ledger raise`. {TO_INSIST}"
+                )
         boundary.require_room(self.method, self.public)
         boundary.prepared = self.prepare_people(people.only(taking_part))
 
@@ -388,21 +391,3 @@ def _sentences_of_repeated(number: int, released: Released) -> str:
 
 def _upward(epsilon: float) -> str:
     return f"{round_up(epsilon):.12g}"
-
-
-def _few_take_part(
-    taking_part: Mask,
-    mechanism: object,
-    release: str | None,
-) -> str | None:
-    """Return a reason not to begin a release with a name, if hardly anybody has budget for it; for the owner only."""
-    noise = noise_of(mechanism)
-    if noise is None or taking_part.all():
-        return None
-    if np.count_nonzero(taking_part) >= _FEWEST_PER_NOISE * noise:
-        return None
-    return (
-        f"Too few people take part in {release}: the budget of the others is spent, and those who are new are hardly "
-        "more than the noise. Their budget would be spent for nothing. Wait until more people have come, or raise "
-        "the budget with `tutelage ledger raise`."
-    )

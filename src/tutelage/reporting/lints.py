@@ -194,21 +194,29 @@ def lint(case: Case) -> tuple[Finding, ...]:
     No finding quotes `entities` or `public_overlap`. A finding still reveals something about them, so if they were
     counted on private rows, only the data set owner may see it.
     """
-    return (
-        *_of_guarantee(case),
-        *_of_teachers(case),
-        *_of_data(case),
-        *_of_student(case.judged),
-    )
+    return (*_of_settings(case), *_of_student(case.judged))
 
 
-def _of_guarantee(case: Case) -> Iterator[Finding]:
-    """Yield objections to ε and δ."""
+def _of_settings(case: Case) -> Iterator[Finding]:
+    """Yield objections to ε and δ, to teachers, to what ε does not count, and to what it presumes of hospitals."""
     if case.epsilon is not None and strength(case.epsilon, case.delta or 0.0) == "weak":
         code = "epsilon-too-large" if case.epsilon > _HUGE_EPSILON else "epsilon-large"
         yield _finding(code, meaning=_odds(case.epsilon, case.unit))
     if case.delta is not None and case.entities is not None and case.delta * case.entities >= 1:
         yield _finding("delta-too-large", delta=case.delta)
+    yield from _of_teachers(case)
+    if case.stopping == "data-dependent":
+        yield _finding("stopped-by-votes")
+    if case.tuned_on == "private":
+        yield _finding("tuned-on-private")
+    if case.public_overlap:
+        yield _finding("public-overlaps-private")
+    if case.insisted:
+        yield _finding("refusals-overridden")
+    if case.classes_from == "private":
+        yield _finding("classes-from-private-labels")
+    if case.shares is not None:
+        yield _finding(NOISE_FROM_SHARES, shares=case.shares)
 
 
 def _of_teachers(case: Case) -> Iterator[Finding]:
@@ -232,22 +240,6 @@ def _of_teachers(case: Case) -> Iterator[Finding]:
             teachers=case.teachers,
             classes=case.classes,
         )
-
-
-def _of_data(case: Case) -> Iterator[Finding]:
-    """Yield objections to choices that ε does not count, and to what it presumes of hospitals."""
-    if case.stopping == "data-dependent":
-        yield _finding("stopped-by-votes")
-    if case.tuned_on == "private":
-        yield _finding("tuned-on-private")
-    if case.public_overlap:
-        yield _finding("public-overlaps-private")
-    if case.insisted:
-        yield _finding("refusals-overridden")
-    if case.classes_from == "private":
-        yield _finding("classes-from-private-labels")
-    if case.shares is not None:
-        yield _finding(NOISE_FROM_SHARES, shares=case.shares)
 
 
 def _of_student(judged: Judged) -> Iterator[Finding]:
