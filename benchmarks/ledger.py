@@ -23,7 +23,7 @@ from rich.table import Table
 
 from tutelage import GNMax, LabelingSession, Ledger, SystemNoise, VoteHistogram
 from tutelage.events import NoisyArgmaxGaussian, Repeated
-from tutelage.ledger.account import NewQueries, Queries, Reservation
+from tutelage.ledger.account import Queries, Reservation
 from tutelage.ledger.answers import digest_of
 from tutelage.ledger.beginning import Intent, Whom
 from tutelage.ledger.entries import EntryKind
@@ -165,7 +165,7 @@ def looked_up(folder: Path, entries: int) -> dict[str, float]:
     def release(number: int) -> None:
         with opened.begin(Intent(f"release {number}", "", EVENT, 40.0), Whom(b"rows")) as scope:
             query = number.to_bytes(32, "big")
-            reserved = scope.account.reserve(NewQueries(EVENT, [query]))
+            reserved = scope.account.reserve_new(EVENT, [query])
             reservation = cast("Reservation", reserved.reservation)  # the query is new
             scope.account.settle(reservation, {query: (1,)}, EVENT)
             scope.end([reservation.number], EVENT)

@@ -15,8 +15,6 @@ from tutelage.events import CappedArgmaxGaussian, Event, NoisyArgmaxGaussian
 from tutelage.ledger import Labels
 from tutelage.ledger.account import (
     Account,
-    CampaignVotes,
-    NewQueries,
     Queries,
     Reservation,
     _Granted,
@@ -104,7 +102,7 @@ def reserve_new(
     ledger: Ledger, event: Event, hashes: Collection[bytes]
 ) -> tuple[dict[bytes, Labels], Reservation | None]:
     """Reserve the queries that have no answer, and return the answers of the others."""
-    found = ledger.account.reserve(NewQueries(event, hashes))
+    found = ledger.account.reserve_new(event, hashes)
     return found.answers, found.reservation
 
 
@@ -118,7 +116,7 @@ def reserve_votes(
     queries: int,
 ) -> _Granted:
     """Spend votes of teachers in a campaign."""
-    return ledger.account.reserve(CampaignVotes(event, campaign, voters, wanted, queries))
+    return ledger.account.reserve_votes(event, campaign, voters, wanted, queries)
 
 
 def settle(

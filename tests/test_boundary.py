@@ -321,7 +321,7 @@ def test_a_step_is_recalled_cast_compared_reserved_drawn_and_settled_in_this_ord
     steps = {
         "recall_with_room": Account,
         "check": GNMax,
-        "reserve": Account,
+        "reserve_new": Account,
         "release": GNMax,
         "settle": Account,
     }
@@ -340,7 +340,7 @@ def test_a_step_is_recalled_cast_compared_reserved_drawn_and_settled_in_this_ord
         "recall_with_room",
         "cast",
         "check",
-        "reserve",
+        "reserve_new",
         "release",
         "settle",
     ]
@@ -387,15 +387,15 @@ def test_a_label_that_is_released_while_a_proposal_is_tested_is_covered_by_no_cl
 
     proposal = propose(released(AGREEING), DELTA)
     paid = ledger(proposal)
-    honest = Account.reserve
+    honest = Account.reserve_new
 
-    def raced(self: Any, what: Any) -> Any:
+    def raced(self: Any, event: Any, keys: Any) -> Any:
         # Another session releases a label in between.
-        if type(what.event).__name__ == "PublicationTest":
-            self.settle(honest(self, Queries(ONE, 1)), {bytes([99]) * 32: (0,)}, ONE)
-        return honest(self, what)
+        if type(event).__name__ == "PublicationTest":
+            self.settle(self.reserve(Queries(ONE, 1)), {bytes([99]) * 32: (0,)}, ONE)
+        return honest(self, event, keys)
 
-    monkeypatch.setattr(Account, "reserve", raced)
+    monkeypatch.setattr(Account, "reserve_new", raced)
     with pytest.raises(LedgerMismatchError):
         publish_epsilon(released(), paid, proposal, ROWS)
 

@@ -273,7 +273,7 @@ def test_teachers_of_others_are_bit_for_bit_the_same_with_and_without_checkpoint
     made(path)
     copy, kept = copied(path, "copy"), tmp_path / "kept"
     with monkeypatch.context() as stopped:
-        stopped.setattr(Account, "reserve", lambda *_: 1 / 0)
+        stopped.setattr(Account, "reserve_new", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             noted(path, checkpoints=kept)
     before = Counter(Noting.noted)

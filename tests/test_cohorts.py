@@ -363,7 +363,7 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
-WITHIN, BETWEEN = (NoisySum, "release"), (Account, "reserve")
+WITHIN, BETWEEN = (NoisySum, "release"), (Account, "reserve_new")
 
 
 @pytest.mark.parametrize(("place", "step"), [(BETWEEN, 2), (WITHIN, 3)])

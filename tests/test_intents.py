@@ -265,7 +265,7 @@ def test_a_step_whose_price_was_raised_in_the_file_is_not_taken_over(tmp_path):
 
 @pytest.mark.parametrize(("where", "before", "method"), [
     ((NoisySum, "release"), 1, "sums"),
-    ((Account, "reserve"), 1, "rounds"),
+    ((Account, "reserve_new"), 1, "rounds"),
 ])  # fmt: skip
 def test_a_fit_that_was_killed_before_a_step_was_settled_pays_nothing_twice(
     where, before, method, fitted, tmp_path, monkeypatch

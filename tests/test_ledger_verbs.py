@@ -12,7 +12,7 @@ from processes import called_by_itself, die_at_event, ended, forked
 from tutelage import Ledger
 from tutelage.events import CappedArgmaxGaussian, NoisyArgmaxGaussian
 from tutelage.exceptions import LedgerMismatchError
-from tutelage.ledger.account import CampaignVotes, NewQueries, Queries
+from tutelage.ledger.account import Queries
 from tutelage.ledger.beginning import Intent, Whom
 from tutelage.ledger.campaigns import Voters
 from tutelage.ledger.ledger import open_ledger
@@ -31,7 +31,7 @@ def release(ledger: Ledger, name: str | None = None) -> None:
     )
     with ledger.begin(intent, whom) as scope:
         for key in KEYS[:2]:
-            reserved = scope.account.reserve(NewQueries(EVENT, [key]))
+            reserved = scope.account.reserve_new(EVENT, [key])
             if reserved.reservation is not None:
                 scope.account.settle(reserved.reservation, {key: (1,)}, EVENT)
         scope.end([1, 2], EVENT)
@@ -48,15 +48,13 @@ def pay_and_settle(ledger: Ledger) -> None:
 def vote(ledger: Ledger) -> None:
     voters = Voters(["1", "2"], b"of these rows")
     with ledger.account.turn():
-        granted = ledger.account.reserve(
-            CampaignVotes(CAPPED, "campaign", voters, np.array([1, 1]), 1)
-        )
+        granted = ledger.account.reserve_votes(CAPPED, "campaign", voters, np.array([1, 1]), 1)
         assert granted.votes.max() <= 1
 
 
 def forfeit(ledger: Ledger) -> None:
     with ledger.account.turn():
-        reserved = ledger.account.reserve(NewQueries(EVENT, KEYS))
+        reserved = ledger.account.reserve_new(EVENT, KEYS)
         if reserved.reservation is not None:
             ledger.account.forfeit(reserved.reservation)
 

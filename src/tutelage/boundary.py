@@ -56,8 +56,6 @@ from tutelage.exceptions import (
 from tutelage.ledger import Labels, Ledger
 from tutelage.ledger.account import (
     Account,
-    CampaignVotes,
-    NewQueries,
     Queries,
     Reservation,
 )
@@ -311,7 +309,7 @@ class Boundary:
             labels, charged = self._draw_granted(request, event, new, ballots)
             return {**remembered, **labels}, charged
 
-        reserved = self.account.reserve(NewQueries(event, places))
+        reserved = self.account.reserve_new(event, places)
         answered = reserved.answers
         self._drawn_here = dict.fromkeys(answered, False) | self._drawn_here
         if reserved.reservation is None:
@@ -351,8 +349,8 @@ class Boundary:
         """Return new labels of a campaign, from the votes that each person has left; the first batch pays for all."""
         voters = Voters(wishes.names, wishes.digest)
         wanted = wishes.votes.per_teacher()
-        granted = self.account.reserve(
-            CampaignVotes(event, self._campaign(request), voters, wanted, len(new))
+        granted = self.account.reserve_votes(
+            event, self._campaign(request), voters, wanted, len(new)
         )
         ballots = wishes.histogram(granted.votes)
         return self._draw(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import field, replace
 from hashlib import sha256
-from typing import Final, NamedTuple, final, overload
+from typing import Final, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -92,33 +92,12 @@ class _Granted(Private):
 
 @final
 @frozen
-class NewQueries:
-    """Queries, of which those without an answer are reserved."""
-
-    event: Event  # worst case of each
-    keys: Collection[bytes]
-
-
-@final
-@frozen
 class Queries:
     """A number of queries, whatever they are."""
 
     event: Event  # worst case of each
     queries: int
     name: str | None = None  # with a name, they are reserved once, and found again after a crash
-
-
-@final
-@by_identity
-class CampaignVotes(Private):
-    """Votes of a batch of queries, for which teachers are held to a cap over all batches of a campaign; private."""
-
-    event: CappedArgmaxGaussian  # worst case of the whole campaign
-    campaign: str  # its name
-    voters: Voters
-    wanted: IntArray  # how many votes each teacher would cast on these queries
-    queries: int
 
 
 @final
@@ -258,44 +237,30 @@ class Account(NeverPickled):
         _check_tiers(read, event)
         return self._beginning.grains_spent(read)
 
-    @overload
-    def reserve(self, what: Queries) -> Reservation: ...
-
-    @overload
-    def reserve(self, what: NewQueries) -> _Reserved: ...
-
-    @overload
-    def reserve(self, what: CampaignVotes) -> _Granted: ...
-
-    def reserve(self, what: object) -> Reservation | _Reserved | _Granted:
+    def reserve(self, what: Queries) -> Reservation:
         """Spend the worst-case cost of queries, on the disk before this returns; draw no noise before.
 
         All queries are reserved, or `BudgetExceededError` says how many would fit and nothing is spent. Disk space for
         the answers is reserved too, while the reservation lives. Publications are also refused if the δ of all of them
-        would exceed the ledger's.
-
-        - `NewQueries`: those with an answer are not reserved. If a process crashed after it reserved the others, its
-          reservation is taken over.
-        - `Queries`: two of the same name are one reservation.
-        - `CampaignVotes`: the first batch spends the budget of the campaign, and the others nothing. No entry shows how
-          many votes a teacher has cast.
+        would exceed the ledger's. Two `Queries` of the same name are one reservation.
         """
-        if not isinstance(what, Queries | NewQueries | CampaignVotes):
+        if not isinstance(what, Queries):  # pyright: ignore[reportUnnecessaryIsInstance]
             kind = type(what).__name__
             raise InvalidParameterError(
                 "Account.reserve.what", "be Queries(event, number)", f"a {kind}"
             )
-        self._opened.check_unit(what.event)
-        _check_storable(what.event)
-        # Refuses a batch of both sums and labels.
-        vector_of(what.event)
-        # Computes the cost, which takes time, before the file is locked; it is cached.
-        self._opened.limit.cost(what.event)
-        if isinstance(what, Queries):
-            return self._reserve_queries(what)
-        if isinstance(what, NewQueries):
-            return self._reserve_new(what)
-        return self._reserve_votes(what)
+        self._check_reservable(what.event)
+        integer_at_least(what.queries, 1, "queries", "Account.reserve")
+        with self._reserving() as held:
+            known = None if what.name is None else _batch(held, what.name)
+            if known is None:
+                return self._write_reservation(held, what, what.queries)
+            is_same = known.event == what.event and known.queries == what.queries
+            if not is_same or not self._is_ours(held, known):
+                raise LedgerError(
+                    f"Batch {what.name} was reserved in {self._opened} as something else. Name another."
+                )
+            return known
 
     def settle(
         self, reservation: Reservation, answers: dict[bytes, Labels], happened: Event
@@ -387,68 +352,79 @@ class Account(NeverPickled):
             with opened.hold() as read:
                 opened.copies.check(read)
 
-    def _reserve_new(self, what: NewQueries) -> _Reserved:
+    def _check_reservable(self, event: Event) -> None:
+        """Refuse an event that cannot be reserved."""
+        self._opened.check_unit(event)
+        _check_storable(event)
+        # Refuses a batch of both sums and labels.
+        vector_of(event)
+        # Computes the cost, which takes time, before the file is locked; it is cached.
+        self._opened.limit.cost(event)
+
+    def reserve_new(self, event: Event, keys: Collection[bytes]) -> _Reserved:
+        """Reserve those of the queries with these keys that have no answer, each `event` in the worst case.
+
+        If a process crashed after it had reserved them, its reservation is taken over.
+        """
+        self._check_reservable(event)
         try:
             with self._reserving() as held:
-                answers = remembered_answers(held, what.keys)
-                new = set(what.keys) - answers.keys()
+                answers = remembered_answers(held, keys)
+                new = set(keys) - answers.keys()
                 if not new:
                     return _Reserved(None, answers)
-                left_open = self._left_open(held, new, what.event)
+                left_open = self._left_open(held, new, event)
                 if left_open is None:
-                    count = of_queries(what.event, len(new)).count
-                    batch = Queries(what.event, count, _batch_name_of(new))
+                    count = of_queries(event, len(new)).count
+                    batch = Queries(event, count, _batch_name_of(new))
                     return _Reserved(self._write_reservation(held, batch, len(new)), answers)
                 self._beginning.write(held)
                 _LOGGER.info(
                     "A step that was reserved and not answered is taken over, at no further cost."
                 )
-                space = self._reserve_space(what.event, len(new))
+                space = self._reserve_space(event, len(new))
                 return _Reserved(replace(left_open, disk_space=space), answers)
         except (LedgerLockedError, LedgerMismatchError, LedgerStorageError):
             # Remembered answers cost nothing and need no reservation, so a ledger that refuses one can repeat them.
-            answers = self.recall(what.keys)
-            if set(what.keys) - answers.keys():
+            answers = self.recall(keys)
+            if set(keys) - answers.keys():
                 raise
             return _Reserved(None, answers)
 
-    def _reserve_queries(self, what: Queries) -> Reservation:
-        integer_at_least(what.queries, 1, "queries", "Account.reserve")
-        with self._reserving() as held:
-            known = None if what.name is None else _batch(held, what.name)
-            if known is None:
-                return self._write_reservation(held, what, what.queries)
-            is_same = known.event == what.event and known.queries == what.queries
-            if not is_same or not self._is_ours(held, known):
-                raise LedgerError(
-                    f"Batch {what.name} was reserved in {self._opened} as something else. Name another."
-                )
-            return known
+    def reserve_votes(
+        self,
+        event: CappedArgmaxGaussian,
+        campaign: str,
+        voters: Voters,
+        wanted: IntArray,
+        queries: int,
+    ) -> _Granted:
+        """Reserve queries of a campaign, and grant teachers votes on them, of the cap over all batches of its name.
 
-    def _reserve_votes(self, what: CampaignVotes) -> _Granted:
-        integer_at_least(what.queries, 1, "queries", "Account.reserve")
-        event = what.event
-        wanted = np.asarray(what.wanted)
-        hashed = what.voters.hash_names(wanted, self._opened.key)
+        `event` is the worst case of the whole campaign, which the first batch pays for; the others spend nothing.
+        `wanted`, private, is how many votes each of the `voters` would cast. No entry shows how many anybody has cast.
+        """
+        self._check_reservable(event)
+        integer_at_least(queries, 1, "queries", "Account.reserve")
+        wanted = np.asarray(wanted)
+        hashed = voters.hash_names(wanted, self._opened.key)
         with self._reserving() as held:
-            known = _batch(held, what.campaign)
-            if known is None:
+            known = whole = _batch(held, campaign)
+            if whole is None:
                 # The first batch pays for the campaign. This reservation is settled at once, in full and without an
                 # answer: the answers belong to the reservations of the batches, which cost nothing.
-                campaign = self._write_reservation(held, Queries(event, 1, what.campaign), 1)
-                _settle(held, campaign, {}, event, 0)
-            elif self._is_campaign(held, known, event):
-                campaign = known
-            else:
+                whole = self._write_reservation(held, Queries(event, 1, campaign), 1)
+                _settle(held, whole, {}, event, 0)
+            elif not self._is_campaign(held, whole, event):
                 raise LedgerError(
-                    f"Campaign {what.campaign} was begun in {self._opened} as something else. Name another."
+                    f"Campaign {campaign} was begun in {self._opened} as something else. Name another."
                 )
             self._beginning.write(held)
-            votes = spend_votes(held, campaign.number, event.cap, hashed, wanted)
-            entry = self._add_reserved(held, event, 0, 0, {"campaign": campaign.number})
-            space = self._opened.store.reserve_space(what.queries, 1)
+            votes = spend_votes(held, whole.number, event.cap, hashed, wanted)
+            entry = self._add_reserved(held, event, 0, 0, {"campaign": whole.number})
+            space = self._opened.store.reserve_space(queries, 1)
         free = Reservation(entry.number, entry.hash, event, 0, 0, space)
-        return _Granted(votes, free, campaign, known is None)
+        return _Granted(votes, free, whole, known is None)
 
     def _is_campaign(self, read: Transaction, known: Reservation, event: Event) -> bool:
         """Return whether a reservation paid for this campaign, and not for labels that were drawn under it."""

@@ -1,7 +1,7 @@
 """History of a ledger: its entries, read once and checked, and every sum over them that anyone asks for."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -349,12 +349,8 @@ class History:
     @property
     def exposures(self) -> tuple[_Exposure, ...]:
         """The budget spent since each release began, oldest first: people who came later are exposed to less."""
-        if self.state.cohorts:
-            return tuple(self._exposures_of_cohorts())
-        return tuple(self._exposures_of_bindings())
-
-    def _exposures_of_cohorts(self) -> Iterator[_Exposure]:
-        """Yield the exposure of each cohort, whose people take part in the releases that name it."""
+        exposures = list[_Exposure]()
+        # The people of a cohort take part in the releases that name it.
         begun = [entry.content for entry in self.entries if "cohorts" in entry.content]
         for release, content in enumerate(begun, start=1):
             cohort = content["release"]
@@ -364,10 +360,10 @@ class History:
                 for charge in self.charges
                 if charge.reserved.content.get("release") in names
             )
-            yield _Exposure(release, content["written"], queries, self.state.cohorts[cohort])
-
-    def _exposures_of_bindings(self) -> Iterator[_Exposure]:
-        """Yield the exposure of the people of each release, where releases have no names."""
+            share = self.state.cohorts[cohort]
+            exposures.append(_Exposure(release, content["written"], queries, share))
+        if begun:
+            return tuple(exposures)
         bound = [entry for entry in self.entries if entry.kind is EntryKind.BOUND]
         # A release before the first binding counts for its people too.
         for release, start in enumerate([self.entries[0], *bound[1:]], start=1):
@@ -379,7 +375,8 @@ class History:
             ]
             queries = sum(charge.queries for charge in after)
             share = self.limit.share(sum(charge.cost for charge in after))
-            yield _Exposure(release, start.content["written"], queries, share)
+            exposures.append(_Exposure(release, start.content["written"], queries, share))
+        return tuple(exposures)
 
     @property
     def manifests(self) -> frozenset[str]:
