@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from conftest import REPOSITORY
-from test_cli import configure, finished, refusal, runs  # noqa: F401  fixtures
+from test_cli import configure, finished, refusal, runs, write_people  # noqa: F401  fixtures
 from tutelage.cli import text
 from tutelage.cli.app import app
 from tutelage.cli.config import load_config
@@ -268,3 +268,15 @@ def test_budget_and_card_are_shown_and_checked_without_scikit_learn(finished, ca
     loaded = modules_after(*calls)
     assert "tutelage.publishing.proof" in loaded
     assert not {"joblib", "pandas", "pyarrow", "sklearn", "skops", "torch"} & loaded
+
+
+@pytest.mark.rest
+def test_a_run_loads_no_library_that_it_does_not_need(tmp_path):
+    write_people(tmp_path)
+    configure(tmp_path)
+    loaded = modules_after(["run", str(tmp_path / "config.toml")])
+    assert {"sklearn.pipeline", "skops.io", "opendp.measurements"} <= loaded
+    assert not {"dask", "matplotlib", "opendp.prelude", "torch"} & loaded
+    assert not [
+        name for name in loaded if name.startswith("sklearn.externals.array_api_compat.torch")
+    ]

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from decimal import Context, Decimal
 from fractions import Fraction
 from math import floor
-from types import ModuleType
 from typing import TypeVar, final
 
 import numpy as np
@@ -18,10 +17,16 @@ import numpy.typing as npt
 
 from tutelage._internal.forks import BriefLock
 from tutelage._internal.progress import progress_bar
-from tutelage._internal.typing import IntArray, Mask
+from tutelage._internal.typing import IntArray, Mask, Untyped
 from tutelage._internal.validation import integer_at_least, local_epsilon, noise_scale
 from tutelage.exceptions import InvalidParameterError
 
+# OpenDP, whose prelude would also load a library of data frames.
+_domains = Untyped("opendp.domains")
+_features = Untyped("opendp.mod")
+_measurements = Untyped("opendp.measurements")
+_measures = Untyped("opendp.measures")
+_metrics = Untyped("opendp.metrics")
 # OpenDP's settings, its import, the generator of its OpenSSL and numpy's generators all lock something that a child
 # would find locked for ever if it were forked in the middle of a draw.
 _DRAWING = BriefLock()
@@ -59,15 +64,19 @@ class SystemNoise:
     def discrete_laplace(self, scale: float, shape: tuple[int, ...]) -> IntArray:
         """Draw independent integers with P(k) ∝ exp(−|k|/scale), in an array of `shape`."""
         noise_scale(scale, "scale", "SystemNoise")
-        with _opendp() as dp:
-            add_noise = dp.m.make_laplace(_integers(dp), dp.l1_distance(T="i64"), scale=scale)
+        with _contributed():
+            add_noise = _measurements.make_laplace(
+                _integers(), _metrics.l1_distance(T="i64"), scale=scale
+            )
             return self._draw(add_noise, shape)
 
     def discrete_gaussian(self, sigma: float, shape: tuple[int, ...]) -> IntArray:
         """Draw independent integers with P(k) ∝ exp(−k²/2σ²), in an array of `shape`."""
         noise_scale(sigma, "sigma", "SystemNoise")
-        with _opendp() as dp:
-            add_noise = dp.m.make_gaussian(_integers(dp), dp.l2_distance(T="f64"), scale=sigma)
+        with _contributed():
+            add_noise = _measurements.make_gaussian(
+                _integers(), _metrics.l2_distance(T="f64"), scale=sigma
+            )
             return self._draw(add_noise, shape)
 
     def happens(self, chance: int) -> bool:
@@ -78,15 +87,15 @@ class SystemNoise:
         """Draw one class per row of `counts`, j with probability ∝ exp(n_j/scale): the largest after Gumbel noise."""
         # counts: (queries, classes); returned: (queries,)
         noise_scale(scale, "scale", "SystemNoise")
-        with _opendp() as dp:
-            return self._draw_winners(dp, dp.zero_concentrated_divergence(), counts, scale)
+        with _contributed():
+            return self._draw_winners(_measures.zero_concentrated_divergence(), counts, scale)
 
     def exponential_argmax(self, counts: IntArray, scale: float) -> IntArray:
         """Draw the class with the largest sum of count and exponential noise of mean `scale`, per row of `counts`."""
         # counts: (queries, classes); returned: (queries,)
         noise_scale(scale, "scale", "SystemNoise")
-        with _opendp() as dp:
-            return self._draw_winners(dp, dp.max_divergence(), counts, scale)
+        with _contributed():
+            return self._draw_winners(_measures.max_divergence(), counts, scale)
 
     def randomized_response(self, classes: IntArray, n_classes: int, epsilon: float) -> IntArray:
         """Keep each class with probability `keep_chance`·2⁻⁶⁰, or else draw one of the others, all equally likely.
@@ -115,16 +124,15 @@ class SystemNoise:
 
     def _draw_winners(
         self,
-        dp: ModuleType,
         divergence: object,
         counts: IntArray,
         scale: float,
     ) -> IntArray:
         """Draw a noisy winner per row: Gumbel noise if the divergence is that of zCDP, exponential if it is pure."""
         # counts: (queries, classes); returned: (queries,)
-        select: Callable[[list[int]], int] = dp.m.make_noisy_max(
-            _integers(dp),
-            dp.linf_distance(T="i64"),
+        select: Callable[[list[int]], int] = _measurements.make_noisy_max(
+            _integers(),
+            _metrics.linf_distance(T="i64"),
             divergence,
             scale=scale,
         )
@@ -292,22 +300,19 @@ def _uniform_below(limit: int, count: int) -> IntArray:
     return (words % np.uint64(limit)).astype(np.int64)
 
 
-def _integers(dp: ModuleType) -> object:
-    return dp.vector_domain(dp.atom_domain(T="i64"))
+def _integers() -> object:
+    return _domains.vector_domain(_domains.atom_domain(T="i64"))
 
 
 @contextmanager
-def _opendp() -> Generator[ModuleType]:
-    """Yield OpenDP with its vetted-by-contributors constructors, which stay off for the rest of the process."""
+def _contributed() -> Generator[None]:
+    """Allow OpenDP's vetted-by-contributors constructors, which stay off for the rest of the process."""
     with _DRAWING:
-        import opendp.prelude as dp  # over a second to import, so only when noise is really drawn
-        from opendp.mod import GLOBAL_FEATURES, disable_features, enable_features
-
-        if "contrib" in GLOBAL_FEATURES:  # the user's own choice stays as it is
-            yield dp
+        if "contrib" in _features.GLOBAL_FEATURES:  # the user's own choice stays as it is
+            yield
             return
-        enable_features("contrib")
+        _features.enable_features("contrib")
         try:
-            yield dp
+            yield
         finally:
-            disable_features("contrib")
+            _features.disable_features("contrib")

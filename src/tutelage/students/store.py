@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import sys
 import zipfile
 from importlib import import_module
 from io import BytesIO
@@ -25,6 +26,7 @@ _MOST_BYTES = 2**31
 _SCHEMA = "schema.json"
 _EVIDENCE = "release.json"  # which skops does not read
 _Stated = dict[str, str | int | float | bool]
+_OTHER_ARRAYS = "sklearn.externals.array_api_compat"
 _TRACES = re.compile(r'("__id__": |"file": ")([\w-]+)(\.\w+")?')
 STUDENT = form("a student", lambda path: _SCHEMA in zipfile.ZipFile(path).namelist())
 # Passive parts of scikit-learn's own classifiers, and maps and students of this library, that skops does not vouch for
@@ -213,5 +215,16 @@ def _without_gaps(content: bytes) -> bytes:
 
 
 def _skops() -> Any:
-    """Return skops' reader and writer, whose import takes seconds: it looks at all of scikit-learn, and at torch."""
-    return import_module("skops.io")
+    """Return skops' reader and writer, whose import looks at all of scikit-learn.
+
+    On its way it would load libraries of arrays that no student holds, which takes seconds where they are installed.
+    """
+    names = [f"{_OTHER_ARRAYS}.{library}" for library in ("cupy", "dask", "torch")]
+    hidden = [name for name in names if name not in sys.modules]
+    for name in hidden:
+        sys.modules[name] = None  # type: ignore[assignment]  so that Python does not find it
+    try:
+        return import_module("skops.io")
+    finally:
+        for name in hidden:
+            del sys.modules[name]
