@@ -37,6 +37,7 @@ _TRUTH = ("False", "True")  # the categories of a boolean column
 DAY = 86_400 * 10**6  # microseconds
 _EPOCH = datetime(1970, 1, 1)
 _DIGITS = 13
+_NEVER_EMPTY = "biu"  # kinds of arrays, by numpy's letters
 _MIN_CELLS_OF_TEXT = 50  # with fewer filled cells, a column has categories
 _MIN_WORDS_OF_TEXT = 3  # names of people mostly have fewer
 _WITH_COMMA = re.compile(r"[-+]?[\d.]*\d(,\d+)*([.]\d+)?")
@@ -202,6 +203,8 @@ def categories_of(table: Table, name: str) -> Categories:
 
 
 def _filled_cells(cells: Cells) -> list[Any]:
+    if cells.dtype.kind in _NEVER_EMPTY:
+        return cells.tolist()
     return [value for value in cells.tolist() if not is_missing(value)]
 
 
@@ -345,9 +348,10 @@ def codes_of(
     change the parsed values, and so the codes, of all others. So a column without text is refused if it holds values of
     a kind that no category has.
     """
-    if not any(isinstance(cell, str) and cell.strip() for cell in cells.tolist()):
+    may_be_text = cells.dtype.kind not in _NEVER_EMPTY
+    if not (may_be_text and any(isinstance(cell, str) and cell.strip() for cell in cells.tolist())):
         public_kinds = {_kind_of_text(by_value(category)) for category in categories.tolist()}
-        private_kinds = {_kind_of_cell(cell) for cell in _filled_cells(cells)}
+        private_kinds = {_kind_of_type(kind) for kind in {*map(type, _filled_cells(cells))}}
         if not private_kinds <= public_kinds:
             raise InvalidDataError(
                 f"{column} holds no text, and the public rows do. Read it as text, as the public rows were read."
@@ -355,13 +359,13 @@ def codes_of(
     return _lookup(cells, categories)
 
 
-def _kind_of_cell(cell: object) -> str:
-    if isinstance(cell, bool | np.bool_):
+def _kind_of_type(kind: type[object]) -> str:
+    if issubclass(kind, bool | np.bool_):
         return "truth"
-    if isinstance(cell, Real | Decimal):
+    if issubclass(kind, Real | Decimal):
         return "number"
     # Another kind is never one of the public ones, so it is refused.
-    return "date" if isinstance(cell, date) else "another"
+    return "date" if issubclass(kind, date) else "another"
 
 
 def _kind_of_text(text: str) -> str:
