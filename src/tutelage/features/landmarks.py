@@ -96,18 +96,25 @@ class PublicKernel(PublicFeatureMap):
         """Return the likeness of each row to each landmark, shape (rows, landmarks)."""
         self._check()  # again, for `set_params` and files do not construct a map
         linear, gaussian, widths = self.weights
+        factors = -2 * self.points.T
+        lengths = (self.points**2).sum(axis=1)
 
         def likeness(rows: Matrix) -> FloatArray:
-            # rows: (rows, columns); wide, total: (rows, landmarks)
+            # rows: (rows, columns); products, wide, total: (rows, landmarks)
             rows = _on_grid(rows, self.center, self.reach)
-            wide = squared_distances(rows, self.points)
+            products = (
+                rows @ factors
+            )  # whole, as are the squared distances, so neither depends on an order
+            wide = products + lengths
+            wide += (rows**2).sum(axis=1, keepdims=True)
             wide /= -2 * widths[-1] ** 2
             np.exp(wide, out=wide)  # in place: new memory would take as long as the rest
-            total = np.square(wide * wide)  # the Gaussian of half the width is the fourth power
+            total = wide * wide
+            np.square(total, out=total)  # the Gaussian of half the width is the fourth power
             total += wide
             total *= gaussian
-            products = rows @ self.points.T
-            total += np.multiply(products, linear, out=wide)
+            products *= -linear / 2
+            total += products
             return total
 
         rows = finite_rows(X, len(self.center), "PublicKernel")
