@@ -64,7 +64,7 @@ class SystemNoise:
     def discrete_laplace(self, scale: float, shape: tuple[int, ...]) -> IntArray:
         """Draw independent integers with P(k) ∝ exp(−|k|/scale), in an array of `shape`."""
         noise_scale(scale, "scale", "SystemNoise")
-        with _contributed():
+        with _allow_samplers():
             add_noise = _measurements.make_laplace(
                 _integers(), _metrics.l1_distance(T="i64"), scale=scale
             )
@@ -73,7 +73,7 @@ class SystemNoise:
     def discrete_gaussian(self, sigma: float, shape: tuple[int, ...]) -> IntArray:
         """Draw independent integers with P(k) ∝ exp(−k²/2σ²), in an array of `shape`."""
         noise_scale(sigma, "sigma", "SystemNoise")
-        with _contributed():
+        with _allow_samplers():
             add_noise = _measurements.make_gaussian(
                 _integers(), _metrics.l2_distance(T="f64"), scale=sigma
             )
@@ -87,14 +87,14 @@ class SystemNoise:
         """Draw one class per row of `counts`, j with probability ∝ exp(n_j/scale): the largest after Gumbel noise."""
         # counts: (queries, classes); returned: (queries,)
         noise_scale(scale, "scale", "SystemNoise")
-        with _contributed():
+        with _allow_samplers():
             return self._draw_winners(_measures.zero_concentrated_divergence(), counts, scale)
 
     def exponential_argmax(self, counts: IntArray, scale: float) -> IntArray:
         """Draw the class with the largest sum of count and exponential noise of mean `scale`, per row of `counts`."""
         # counts: (queries, classes); returned: (queries,)
         noise_scale(scale, "scale", "SystemNoise")
-        with _contributed():
+        with _allow_samplers():
             return self._draw_winners(_measures.max_divergence(), counts, scale)
 
     def randomized_response(self, classes: IntArray, n_classes: int, epsilon: float) -> IntArray:
@@ -305,7 +305,7 @@ def _integers() -> object:
 
 
 @contextmanager
-def _contributed() -> Generator[None]:
+def _allow_samplers() -> Generator[None]:
     """Allow OpenDP's vetted-by-contributors constructors, which stay off for the rest of the process."""
     with _DRAWING:
         if "contrib" in _features.GLOBAL_FEATURES:  # the user's own choice stays as it is
