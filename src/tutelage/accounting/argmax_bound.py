@@ -37,6 +37,7 @@ _GAUSSIAN_ORDERS = (0.5, 4.0)  # largest λ of each table, in σ
 _LAPLACE_HALF_WIDTH = 16.0  # scales
 _LAPLACE_ORDER = 50.0  # largest λ, in scales
 _LEAST_ORDER = 1 + 1e-6  # φ loses its digits below
+_ROWS_AT_ONCE = 32  # of a table: no sum depends on it
 _SPANS = (64, 16, 4, 1)  # sizes of the cells, in lattice positions
 _TOLERANCE = 2e-4  # relative: cells that could raise the cost by less are not searched further
 _UPWARD = 1 + 1e-6  # covers the rounding of the tables
@@ -357,9 +358,10 @@ def _log_wins(
         beyond = side + 2 * length + 1 - len(rival_law)
         below = np.pad(below, (0, beyond), mode="edge")
         windows = sliding_window_view(below, length)[: 2 * length + 1 : step]
-        for row, window in zip(table, windows, strict=True):
-            by_position = (padded * window).reshape(last, step).sum(axis=1)
-            row[:last] = np.cumsum(by_position[::-1])[::-1]
+        for first in range(0, len(table), _ROWS_AT_ONCE):
+            rows = slice(first, first + _ROWS_AT_ONCE)
+            by_position = (padded * windows[rows]).reshape(-1, last, step).sum(axis=2)
+            table[rows, :last] = np.cumsum(by_position[:, ::-1], axis=1)[:, ::-1]
     with np.errstate(divide="ignore"):
         return np.log(wins, out=wins)
 
