@@ -15,8 +15,8 @@ from typing import Any, Literal, Protocol, cast, final
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 from joblib import cpu_count
-from scipy import stats
 
 import tutelage
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
@@ -266,7 +266,7 @@ def share(right: npt.ArrayLike) -> tuple[float, Interval]:
 
 def share_interval(successes: int, trials: int) -> Interval:
     """Return the exact (Clopper–Pearson) confidence interval of a share, between 0 and 1."""
-    test = stats.binomtest(successes, trials)
+    test = scipy.stats.binomtest(successes, trials)
     return cast("Interval", test.proportion_ci(_CONFIDENCE, method="exact"))
 
 
@@ -283,5 +283,5 @@ def mean(values: npt.ArrayLike) -> tuple[float, Interval | None]:
     if len(values) < _FEWEST:
         return center, None
     spread = float(values.std(ddof=1)) / math.sqrt(len(values))
-    half = float(stats.t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1)) * spread
+    half = float(scipy.stats.t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1)) * spread
     return center, (center - half, center + half)

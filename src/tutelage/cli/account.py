@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.table import Table
-from rich.text import Text
 
 from tutelage._internal.records import Entries
 from tutelage._internal.typing import Mask
@@ -15,7 +14,16 @@ from tutelage.accounting import Accountant
 from tutelage.accounting.accountant import confident_runs
 from tutelage.ballots import VoteHistogram
 from tutelage.cli.settings import Chosen, choosing_mechanism
-from tutelage.cli.text import Array, AsJson, Teachers, plain_console, print_json, say
+from tutelage.cli.text import (
+    Array,
+    AsJson,
+    Teachers,
+    in_style,
+    new_table,
+    plain_console,
+    print_json,
+    say,
+)
 from tutelage.events import (
     CappedArgmaxGaussian,
     ConfidenceCheck,
@@ -26,6 +34,9 @@ from tutelage.events import (
 from tutelage.exceptions import UnsupportedEventError
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import PrivateEpsilon, PublicEpsilon, round_up
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 _RUNS = 20
 _BY_VOTES = ("bound_2017", "bound_2018", "exact")
@@ -75,7 +86,7 @@ def account(
     if not as_json:
         title += f"\n{histogram.n_queries:,} queries, {histogram.n_classes} classes, {histogram.n_teachers:,} teachers"
         caption = f"delta = {delta:g}; {histogram.unit.neighboring.sentence}"
-        table = Table(
+        table = new_table(
             "epsilon",
             "at order",
             "publish?",
@@ -109,11 +120,11 @@ def account(
     )
 
 
-def _cells(cost: Entries) -> tuple[str, str, str | Text, str]:
+def _cells(cost: Entries) -> tuple[str, str, "str | Text", str]:
     """Return the row of a table for a cost."""
     epsilon = "hidden"
     order = ""
-    publish = Text("no", "bold red")
+    publish = in_style("no", "bold red")
     method = cost["method"]
     if cost["epsilon"] is not None:
         epsilon = f"{round_up(cost['epsilon']):.4f}"

@@ -3,15 +3,13 @@
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.table import Table
-from rich.text import Text
 from typer import Exit
 
 from tutelage._internal.validation import integer_at_least
 from tutelage.cli.config import load_config
 from tutelage.cli.prepare import arguments, build_estimator
 from tutelage.cli.sources import load_sources
-from tutelage.cli.text import plain_console, print_json, say
+from tutelage.cli.text import in_style, new_table, plain_console, print_json, say
 from tutelage.exceptions import ConfigError
 
 _FAILED = 3  # exit code; 1 is a file or data that cannot be used, 2 a wrong call
@@ -87,9 +85,9 @@ def audit(config: Path, *, draws: int = 40_000, entities: int = 4, as_json: bool
             ascii_only=False,
         )
     else:
-        table = Table("check", "verdict", "for", "result", title="Audit", title_justify="left")
+        table = new_table("check", "verdict", "for", "result", title="Audit", title_justify="left")
         for check in checks:
-            verdict = Text(check.verdict, _COLORS[check.verdict])
+            verdict = in_style(check.verdict, _COLORS[check.verdict])
             reader = "owner" if check.private else "anyone"
             table.add_row(check.check, verdict, reader, check.reason)
         console = plain_console()

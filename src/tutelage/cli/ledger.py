@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from rich.table import Table
-from rich.text import Text
 from typer import Argument
 
 from tutelage._internal.drawing import Bar, Bars
@@ -22,6 +20,7 @@ from tutelage.accounting.filter import Accounting
 from tutelage.cli.text import (
     AsJson,
     Html,
+    new_table,
     plain_console,
     print_json,
     refuse_others,
@@ -351,7 +350,7 @@ def _list(
     if as_json:
         print_json({"ledgers": rows, "refused": refused, "copies": copies, "used_apart": apart})
         return
-    table = Table(
+    table = new_table(
         "ledger", "budget", "spent", "unit", "releases", "newest entry", title=str(folder)
     )
     for row in rows:
@@ -511,7 +510,7 @@ def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(state.as_dict())
         return
-    table = Table("", "", title=str(file), title_justify="left", show_header=False)
+    table = new_table("", "", title=str(file), title_justify="left", show_header=False)
     row = table.add_row
     row("budget", f"ε = {state.budget:g} at δ = {state.delta:g}")
     for raised in state.raised:
@@ -547,4 +546,6 @@ def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
     say(f"head {state.head}")
     if state.simulated:
         warning = " the labels were drawn with simulated noise, which gives no privacy."
+        from rich.text import Text
+
         console.print(Text.assemble(("NOT PRIVATE:", "bold red"), warning))

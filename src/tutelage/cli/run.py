@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 from msgspec import structs
-from rich.table import Table as RichTable
 from typer import Option
 
 from tutelage._internal.files import VOTES
@@ -24,17 +23,24 @@ from tutelage.cli.config import PublishedSection, RunConfig, load_config
 from tutelage.cli.plan import choice_for
 from tutelage.cli.prepare import prepare_release
 from tutelage.cli.sources import Sources, load_sources
-from tutelage.cli.text import interruption_says, is_confirmed, plain_console, print_json, remark
+from tutelage.cli.text import (
+    interruption_says,
+    is_confirmed,
+    new_table,
+    plain_console,
+    print_json,
+    remark,
+)
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError, PreflightError, TutelageError
 from tutelage.privacy import printed_up, round_up
-from tutelage.published import write_results
-from tutelage.publishing.proposal import Proposal
 from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.record import Judged
 from tutelage.reporting.render import as_number, as_share
 from tutelage.tables import Table, is_missing
 
 if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
     from tutelage.estimator import PATEClassifier, PATERegressor
     from tutelage.release import PreparedRelease
 
@@ -154,6 +160,8 @@ def _fit_and_write(
     settings.ledger.parent.mkdir(parents=True, exist_ok=True)
     choice = choice_for(settings, data, despite_plan=despite_plan, progress=progress)
     if settings.privacy.proposal is not None:
+        from tutelage.publishing.proposal import Proposal
+
         once["proposal"] = Proposal.read(settings.base / user_path(settings.privacy.proposal))
     release = prepare_release(
         settings, data, choice, progress=progress, checkpoints=checkpoints, **once
@@ -192,6 +200,8 @@ def _fit_and_write(
             remark(
                 "warning: no votes are stored, because all was released by earlier runs without `votes = true`."
             )
+    from tutelage.published import write_results
+
     with publish_folder(results, record=model.open_ledger_.register.publish) as folder:
         write_results(folder, model, card, model.whole_student())
     if not settings.output.votes:
@@ -252,9 +262,9 @@ def _scoring(
     return data.public_rows(np.flatnonzero(scored)), data.labels[scored]
 
 
-def _summary(settings: RunConfig, model: Model, card: PrivacyCard) -> RichTable:
+def _summary(settings: RunConfig, model: Model, card: PrivacyCard) -> "RichTable":
     """Return the table of what was reached and spent."""
-    table = RichTable("", "", title="Private student", title_justify="left", show_header=False)
+    table = new_table("", "", title="Private student", title_justify="left", show_header=False)
     row = table.add_row
     if not settings.published:
         _add_accuracy(row, settings, model, card)
@@ -455,7 +465,7 @@ def _number_of_voters(model: Model, number: int | None) -> str:
     return f"about {number:,} (noisy)" if is_noisy else f"{number:,}"
 
 
-def _comparison(published: Sequence[PublishedSection], card: PrivacyCard) -> RichTable:
+def _comparison(published: Sequence[PublishedSection], card: PrivacyCard) -> "RichTable":
     """Return the student's accuracy among the majority class and what others published, the least accurate first."""
     judged = card.student.judged
     ours = PublishedSection(
@@ -477,7 +487,7 @@ def _comparison(published: Sequence[PublishedSection], card: PrivacyCard) -> Ric
         )
     results += [*published, ours]
     results.sort(key=lambda result: result.student_accuracy or 0)
-    table = RichTable("", "accuracy", "ε", "δ", "", title="Comparison", title_justify="left")
+    table = new_table("", "accuracy", "ε", "δ", "", title="Comparison", title_justify="left")
     for result in results:
         table.add_row(
             result.source,

@@ -21,6 +21,8 @@ from tutelage.exceptions import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
 INTERRUPTED = 130  # exit code as a shell reports a signal: 128 and its number
 _MORE_THAN_RELEASED = 4  # exit code
@@ -200,6 +202,20 @@ def plain_console() -> "Console":
     console = PlainConsole(markup=False, emoji=False)
     console.width = console.width or _UNKNOWN_WIDTH  # which COLUMNS may say to be 0
     return console
+
+
+def new_table(*headings: str, **options: Any) -> "Table":
+    """Return a table to be filled and printed by `plain_console`."""
+    from rich.table import Table
+
+    return Table(*headings, **options)
+
+
+def in_style(text: str, style: str) -> "Text":
+    """Return text for `plain_console` in a color, or bold."""
+    from rich.text import Text
+
+    return Text(text, style)
 
 
 def write_new(file: Path, text: str, way_out: str = ANOTHER_FILE, *, over: Form = NEVER) -> None:
