@@ -18,14 +18,19 @@ from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
 )
-from tutelage.features import PublicFeatureMap
-from tutelage.features.scored import ScoredRows, log_chances
+from tutelage.features import PublicFeatureMap, PublicScaling
+from tutelage.features.scored import ScoredRows, chances_of, log_chances
 from tutelage.mechanisms import NoisySum
 from tutelage.methods import CappedVotes, NoisyMoments
-from tutelage.methods.sums import sum_of_joint
+from tutelage.methods.noisy_moments import _sum_of_stacking
+from tutelage.methods.over_releases import Turn
+from tutelage.methods.rehearsal import PublicLabels, rehearse
+from tutelage.methods.sums import PeopleReady
+from tutelage.partition import Shards
 from tutelage.people.blocks import PeopleBlock
+from tutelage.people.memory import PeopleInMemory
 from tutelage.privacy import ONE_TEACHER
-from tutelage.students import NoisySumClassifier, export_onnx, load_student
+from tutelage.students import Moments, NoisySumClassifier, export_onnx, load_student
 from tutelage.students.stacking import (
     _STEPS,
     N_STACKED,
@@ -61,10 +66,18 @@ def seen_rows(n_rows: int, n_classes: int, rng: np.random.Generator) -> np.ndarr
 
 
 def stacking(n_classes: int, rng: np.random.Generator) -> Stacking:
-    student = NoisySumClassifier()
-    student.classes_, student.coef_ = np.arange(n_classes), rng.normal(size=(4, n_classes))
-    student.whole_coef_ = 3 * rng.normal(size=(4, n_classes))
-    return Stacking.of(student, seen_rows(60, n_classes, rng))
+    """Return the ballot after two rounds of few people, whose own ballots move their scores far."""
+    seen = seen_rows(60, n_classes, rng)
+    moments = [Moments(rng.normal(size=(n_classes, 4)) / 4, 0.01, 0.7) for _ in range(2)]
+    student: Any = NoisySumClassifier()
+    student.fit_moments(
+        seen[:, :4],
+        moments,
+        n_rows=20,
+        classes=np.arange(n_classes),
+        start=chances_of(seen[:, 4:]) - 1 / n_classes,
+    )
+    return Stacking.of(student, seen)
 
 
 @given(n_classes=st.integers(2, 7), seed=st.integers(0, 10_000))
@@ -72,11 +85,18 @@ def test_a_ballot_of_any_row_is_short_and_the_same_whatever_is_beside_it(n_class
     rng = np.random.default_rng(seed)
     ballot, seen = stacking(n_classes, rng), seen_rows(25, n_classes, rng)
     seen[:5, :4] *= 1e3  # beyond what a vector can be: still no ballot is longer
-    labels = rng.integers(n_classes, size=25)
-    cast = ballot.ballots(seen, labels)
-    assert (cast.astype(object) ** 2).sum(axis=1).max() <= joint_norm(N_STACKED + n_classes) ** 2
-    assert_array_equal(cast, ballot.ballots(seen[::-1].copy(), labels[::-1])[::-1])
-    assert_array_equal(cast[3:4], ballot.ballots(seen[3:4], labels[3:4]))
+    labels, person = rng.integers(n_classes, size=25), np.sort(rng.integers(9, size=25))
+
+    def cast(rows):
+        shown = ballot.scores_without(seen[rows], labels[rows], person[rows])
+        return ballot.ballots(shown, labels[rows])
+
+    rows = np.arange(25)
+    whole = cast(rows)
+    assert (whole.astype(object) ** 2).sum(axis=1).max() <= joint_norm(N_STACKED + n_classes) ** 2
+    for one in np.unique(person):
+        assert_array_equal(whole[person == one], cast(rows[person == one]))
+        assert_array_equal(whole[person >= one], cast(rows[person >= one]))
 
 
 @given(seed=st.integers(0, 10_000), replaced=st.booleans())
@@ -87,14 +107,17 @@ def test_one_person_moves_the_sum_by_one_ballot_whoever_that_is(seed, replaced):
     seen, labels, person = seen_rows(20, m, rng), rng.integers(m, size=20), rng.choice(people)
 
     def total(rows, classes, whose):
-        block = PeopleBlock(rows, classes, whose)
-        found = sum_of_joint(ballot.ballots, ballot.n_weights, rows, block, ONE_TEACHER).totals
+        def of_blocks(*parts):
+            blocks = [
+                PeopleBlock(rows[part], classes[part], whose[part]) for part in parts if part.any()
+            ]
+            return _sum_of_stacking(ballot, lambda block: block.rows, ONE_TEACHER, blocks).totals
+
+        found = of_blocks(whose >= 0)
+        assert_array_equal(of_blocks(whose < person, whose >= person), found)
         two_rows = 2 * numbers_of(ballot.n_weights)
         with patch("tutelage.methods.sums._NUMBERS_AT_ONCE", two_rows):
-            assert_array_equal(
-                sum_of_joint(ballot.ballots, ballot.n_weights, rows, block, ONE_TEACHER).totals,
-                found,
-            )
+            assert_array_equal(of_blocks(whose >= 0), found)
         return found
 
     others = people != person
@@ -109,7 +132,8 @@ def test_one_person_moves_the_sum_by_one_ballot_whoever_that_is(seed, replaced):
 def test_the_numbers_of_a_ballot_are_gradient_and_gram_matrix_of_a_logistic_regression():
     rng = np.random.default_rng(1)
     ballot, seen = stacking(3, rng), seen_rows(1, 3, rng)
-    shown = _in_steps(ballot._design(seen), ballot.radius)[0] / _STEPS
+    scores = ballot._scores(seen)
+    shown = _in_steps(ballot._design(scores), ballot.radius)[0] / _STEPS
     sharp, soft = (
         chances / chances.sum()
         for chances in (np.exp(power * seen[0, -3:]) for power in (1.0, 0.7))
@@ -118,11 +142,46 @@ def test_the_numbers_of_a_ballot_are_gradient_and_gram_matrix_of_a_logistic_regr
     mean = soft @ shown
     size = ballot.n_weights
     gram = 4 * (shown.T @ (soft[:, np.newaxis] * shown) - np.outer(mean, mean))
-    cast = ballot.ballots(seen, np.array([1]))[0] * np.sqrt(2) / 2**16
+    cast = ballot.ballots(scores, np.array([1]))[0] * np.sqrt(2) / 2**16
     upper = np.triu_indices(size)
     expected = np.hstack([gradient, gram[upper] * np.where(upper[0] == upper[1], 1, np.sqrt(2))])
     np.testing.assert_allclose(cast, expected, atol=2e-3)
     assert np.linalg.norm(expected[:size]) <= 1 >= np.linalg.norm(expected[size:])
+
+
+def lost_beside_the_start(seed: int, n_people: int = 100, n_features: int = 40) -> float:
+    """Return how much less accurate than public labels, which know all there is, a release over nothing but noise is.
+
+    There is next to no noise on the sums, and two rows of each person, which are the same.
+    """
+    rng = np.random.default_rng(seed)
+
+    def world(n: int) -> tuple[np.ndarray, np.ndarray]:
+        vectors = rng.normal(size=(n, n_features))
+        ill = rng.uniform(0.2, 0.8, n)
+        scores = log_chances(np.column_stack([1 - ill, ill]))
+        seen = np.hstack([vectors / np.linalg.norm(vectors, axis=1, keepdims=True), scores])
+        return seen, (rng.random(n) < ill).astype(np.int64)
+
+    (public, known), (people, labels), (test, truth) = world(400), world(n_people), world(4000)
+    shards = Shards.of_single_people(2 * n_people, np.repeat(np.arange(n_people), 2))
+    public_labels = PublicLabels(public, public, known, 2, own=True)
+    unchanged = PublicScaling(np.zeros(public.shape[1]), np.ones(public.shape[1]))
+    steps = NoisyMoments(mechanism=NoisySum(1e-3))._rounds(
+        public_labels.public(shards.unit, n_people, scored=True), unchanged, [Turn([], n_people)]
+    )
+    ready = PeopleReady(PeopleInMemory(np.repeat(people, 2, axis=0), np.repeat(labels, 2), shards))
+    student = rehearse(steps, ready, SimulationNoise(seed)).student
+    start = test[:, -2:].argmax(axis=1)
+    return float(np.mean(start == truth) - np.mean(student.predict(test) == truth))
+
+
+def test_few_people_without_noise_do_not_make_public_labels_worse():
+    """A release that believes its people's own ballots loses 5.8 points here, with a standard error of 0.45.
+
+    Without these it loses 0.3 ± 0.14 over twenty seeds; seeds are fixed, and others pass with a chance above 99 %.
+    """
+    assert np.mean([lost_beside_the_start(seed) for seed in range(8)]) < 0.015
 
 
 @pytest.mark.parametrize("kind", ["linear", "trees"])

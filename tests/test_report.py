@@ -494,66 +494,95 @@ def test_those_who_only_test_have_no_part_in_the_student():
 # Without a person's own ballots
 
 
-def moments_of(X: Any, y: Any, students: list[NoisySumClassifier], radius: float) -> list[Moments]:
-    """Return the mean of the shortened ballots of all rows in each round, one per student that was wrong."""
+def moments_of(
+    X: Any, y: Any, students: list[NoisySumClassifier], people: Any, n: int, start: Any = None
+) -> list[Moments]:
+    """Return a part 1/n of the sum of the people's mean ballots, whose rows are shortened, per student."""
     means = []
+    of_person = np.eye(n)[people]  # (rows, people)
     for student in students:
-        wrong = student.residuals(X, y)
+        wrong = student.residuals(X, y, start)
         lengths = np.linalg.norm(X, axis=1) * np.linalg.norm(wrong, axis=1)
-        shorter = np.minimum(1, radius / np.maximum(lengths, 1e-12))
-        means.append(Moments((wrong * shorter[:, None]).T @ X / len(X), 0.01, radius))
+        shorter = np.minimum(1, 0.3 / np.maximum(lengths, 1e-12))
+        n_rows = np.maximum(of_person.sum(axis=0), 1)
+        weights = (of_person / n_rows).sum(axis=1)[:, None]
+        values = (wrong * shorter[:, None] * weights).T @ X / n
+        means.append(Moments(values, 0.01, 0.3))
     return means
 
 
+def rows_of_people(n_rows: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
+    """Return short rows that are alike where they are of one person, what their classes follow from, and the people."""
+    people = np.sort(rng.integers(n_rows // 2, size=n_rows))
+    _, people = np.unique(people, return_inverse=True)
+    X = rng.normal(size=(n_rows, 6)) + 2 * rng.normal(size=(n_rows, 6))[people]
+    X /= 1.2 * np.linalg.norm(X, axis=1).max()
+    return X, X[:, 0] * 6 + rng.normal(size=n_rows), people
+
+
+@pytest.mark.parametrize("with_start", [False, True])
 @pytest.mark.parametrize("rounds", [1, 2])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_own_ballots_move_scores_as_far_as_a_fit_without_them_says(rounds, n_classes, monkeypatch):
-    """The prior and the step of a round are as they are: the student is linear in its moments then."""
+def test_own_ballots_move_scores_as_far_as_a_fit_without_them_says(
+    rounds, n_classes, with_start, monkeypatch
+):
+    """What else follows from the moments is held as it is: the student is linear in its moments then."""
     where = "tutelage.students.noisy_sums."
     monkeypatch.setattr(f"{where}_likeliest_prior", lambda _, spread, __: 3.0 + 0 * spread)
     monkeypatch.setattr(f"{where}_part_of_step", lambda *_: 0.7)
+    monkeypatch.setattr(NoisySumClassifier, "_share_within", lambda *_: 0.9)
     rng = np.random.default_rng(5)
-    X = rng.normal(size=(400, 6))
-    X /= 1.2 * np.linalg.norm(X, axis=1).max()
-    y = np.clip((X[:, 0] * 6 + rng.normal(size=400)).round() + 1, 0, n_classes - 1).astype(int)
+    X, towards, people = rows_of_people(400, rng)
+    y = np.clip(towards.round() + 1, 0, n_classes - 1).astype(int)
     public = X[:200] + 0.01 * rng.normal(size=(200, 6))
     classes = np.arange(n_classes)
+    n_people = people.max() + 1
+    start = of_public = None
+    if with_start:
+        start = rng.dirichlet(np.ones(n_classes), 400) - 1 / n_classes
+        of_public = start[:200]
 
     def fit(moments: list[Moments], starts: Any = ()) -> Any:
         return NoisySumClassifier().fit_moments(
-            public, moments, n_rows=len(X), classes=classes, starts=starts
+            public, moments, n_rows=n_people, classes=classes, starts=starts, start=of_public
         )
 
     students = [fit([])]
     while len(students) < rounds:
-        students.append(fit(moments_of(X, y, students, 0.3)))
+        students.append(fit(moments_of(X, y, students, people, n_people, start)))
     starts = [student.coef_ for student in students]
-    whole = moments_of(X, y, students, 0.3)
+    whole = moments_of(X, y, students, people, n_people, start)
     student = fit(whole, starts)
-    own = student.own_effect_.on_scores(X, y)
-    scores = student.expected(X)
-    for person in range(0, 400, 25):
-        one = slice(person, person + 1)
-        without = [
-            moments._replace(values=moments.values - mine.values / len(X))
-            for moments, mine in zip(whole, moments_of(X[one], y[one], students, 0.3), strict=True)
-        ]
-        moved = scores[one] - fit(without, starts).expected(X[one])
-        assert own[one] == pytest.approx(moved, rel=0.01, abs=5e-6)
+    own = student.own_effect_.on_scores(X, y, people, start)
+    assert len(own) == 1 + with_start
+    for person in range(0, n_people, 15):
+        others = people != person
+        of_start = None if start is None else start[others]
+        rest = moments_of(X[others], y[others], students, people[others], n_people, of_start)
+        without = fit(rest, starts)
+        moved = [X @ (student.coef_ - without.coef_)]
+        if with_start:
+            moved.append(X @ (student.whole_coef_ - without.whole_coef_))
+        for mine, expected in zip(own, moved, strict=True):
+            assert mine[~others] == pytest.approx(expected[~others], rel=1e-3, abs=5e-6)
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(1, 20))
-def test_the_own_effect_of_a_row_does_not_depend_on_others_to_the_last_bit(seed, n_rows):
+@given(st.integers(0, 2**32 - 1), st.integers(2, 20))
+def test_the_own_effect_of_a_person_does_not_depend_on_others_to_the_last_bit(seed, n_rows):
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(40, 5)) / 4
-    y, classes = rng.integers(0, 2, 40), np.arange(2)
-    moments = moments_of(
-        X, y, [NoisySumClassifier().fit_moments(X, [], n_rows=40, classes=classes)], 0.3
+    X, towards, people = rows_of_people(2 * n_rows, rng)
+    y, classes = (towards > 0).astype(int), np.arange(2)
+    nothing = NoisySumClassifier().fit_moments(X, [], n_rows=n_rows, classes=classes)
+    student: Any = NoisySumClassifier().fit_moments(
+        X, moments_of(X, y, [nothing], people, people.max() + 1), n_rows=n_rows, classes=classes
     )
-    student: Any = NoisySumClassifier().fit_moments(X, moments, n_rows=40, classes=classes)
-    rows = rng.integers(0, 40, n_rows)
-    together = student.own_effect_.on_scores(X, y)[rows]
-    assert np.array_equal(student.own_effect_.on_scores(X[rows], y[rows]), together)
+    (together,) = student.own_effect_.on_scores(X, y, people)
+    for person in np.unique(people):
+        rows = np.flatnonzero(people == person)
+        (alone,) = student.own_effect_.on_scores(X[rows], y[rows], people[rows])
+        assert np.array_equal(alone, together[rows])
+        (backward,) = student.own_effect_.on_scores(X[rows][::-1], y[rows][::-1], people[rows])
+        assert np.array_equal(backward[::-1], alone)
 
 
 @pytest.mark.rest

@@ -168,7 +168,7 @@ def _sum_of_stacking(
         lambda block: sum_of_joint(
             stacking.ballots,
             stacking.n_weights,
-            seen_of(block),
+            stacking.scores_without(seen_of(block), block.labels, block.people),
             block,
             unit,
         ),
@@ -210,9 +210,7 @@ def _chances_without(student: Any, seen: Matrix, block: PeopleBlock) -> FloatArr
     own_effect: OwnEffect | None = getattr(student, "own_effect_", None)
     if own_effect is None:
         return exact_chances(student, seen)
-    # A ballot is the mean over the rows of a person.
-    n_rows = np.bincount(block.people - block.people[0])[block.people - block.people[0]]
-    own = own_effect.on_scores(seen, block.labels) / n_rows[:, None]
+    (own,) = own_effect.on_scores(seen, block.labels, block.people)
     return student.chances(student.expected(seen) - own)
 
 
@@ -390,8 +388,8 @@ class NoisyMoments(NoisySums):
             partial(self._turn, public, basis),
         )
         classifier, class_weight = _with_weights(public, classifier, seen)
-        # In an average with earlier releases, a ballot counts less, and people who only test have cast none.
-        if (len(turns) > 1 or public.holdout) and isinstance(classifier, NoisySumClassifier):
+        # People who only test have cast no ballots.
+        if public.holdout and isinstance(classifier, NoisySumClassifier):
             classifier.own_effect_ = None
         report = yield from ask_report(
             self.calibrated.noise_multiplier,
@@ -461,7 +459,8 @@ class NoisyMoments(NoisySums):
             coef_before.append(past[f"start {number}"].with_mean(student.coef_, scale))
             # A liar replaces one ballot by another in each sum that is averaged.
             moved = 2 * teacher.norm * average.ballots_of_one(scale)
-            moments.append(Moments.of_sum(values, sigma, scale, radius, moved))
+            part = average.part_of_last(scale)
+            moments.append(Moments.of_sum(values, sigma, scale, radius, moved, part))
         student = basis.student(n_people, moments, coef_before)
         if not n_scores:
             return moments, student, turn

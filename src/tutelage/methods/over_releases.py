@@ -49,6 +49,10 @@ class Average:
         """Return by how many ballots a person moves the average, as a sum of size `n`, with a ballot in every sum."""
         return n * self._sizes / self._weight
 
+    def part_of_last(self, n: float) -> float:
+        """Return the part of the last sum, of size `n`, in the average as a sum of this size."""
+        return n * n / self._weight
+
     def with_mean(self, value: _Number, n: float) -> _Number:
         """Return the average with one more value that belongs to such a sum."""
         self._total += n * n * value

@@ -27,6 +27,7 @@ _QUANTILE_OF_CLASS = 0.7
 # rows are like the private ones it is about as short; where they are not, a longer one makes matters worse. Chosen on
 # other splits than those of docs/ballots.md.
 _FARTHEST = 0.45
+_STEPS = 2**30  # of the length beyond which products of a row are shortened
 
 
 class Moments(NamedTuple):
@@ -42,12 +43,15 @@ class Moments(NamedTuple):
         Length beyond which the product of one row was shortened.
     moved : float
         Longest distance by which one person can move the mean. Default: not known.
+    part : float
+        Part of a ballot by which the ballot of a person moves the mean: less than one in an average with other means.
     """
 
     values: FloatArray
     noise: float
     radius: float
     moved: float = np.inf
+    part: float = 1.0
 
     @classmethod
     def of_sum(
@@ -57,6 +61,7 @@ class Moments(NamedTuple):
         scale: float,
         radius: float,
         moved: float = np.inf,
+        part: float = 1.0,
     ) -> Self:
         """Return the mean that a noisy sum of ballots stands for.
 
@@ -72,8 +77,10 @@ class Moments(NamedTuple):
             Length beyond which the product of one row was shortened.
         moved : float
             Longest distance by which one person can move the sum. Default: not known.
+        part : float
+            As above.
         """
-        return cls(total / scale, sigma / scale, radius, moved / scale)
+        return cls(total / scale, sigma / scale, radius, moved / scale, part)
 
 
 class Spectrum(NamedTuple):
@@ -91,35 +98,71 @@ class Spectrum(NamedTuple):
 
 
 class OwnEffect(NamedTuple):
-    """How far the ballots of one person move the person's own scores, with the prior as it is; public.
+    """How far the ballots of one person move the scores of the person's rows, with the prior as it is; public.
 
-    Along each direction of the public features, the weights are a multiple of each mean. So the scores of a row move
-    by the squares of the row along the directions, times these multiples and what was wrong about the row.
+    Along each direction of the public features, the weights are a multiple of each mean. So a row's scores move by the
+    products of this row and of each of the person's rows along the directions, times these multiples and what was wrong
+    about the latter. There are scores by the weights and, where there is a start, by those of the whole.
     """
 
     axes: FloatArray  # (features, directions)
-    gains: tuple[FloatArray, ...]  # of the mean of each round, (directions,)
+    gains: tuple[FloatArray, ...]  # of the mean of each round, (weights, directions)
     radii: tuple[float, ...]  # of each round
     starts: tuple[FloatArray, ...]  # weights of the classifier that was wrong, (features, classes)
     n_people: int
 
-    def on_scores(self, X: Matrix, y: IntArray) -> FloatArray:
-        """Return how far the scores of rows moved by their own ballots, shape (rows, classes); exact by row."""
-        # along: (rows, directions); wrong: (rows, classes); lengths: (rows, 1)
+    def on_scores(
+        self, X: Matrix, y: IntArray, people: IntArray, start: FloatArray | None = None
+    ) -> FloatArray:
+        """Return how far the scores of rows moved by the ballots of their people, shape (weights, rows, classes).
+
+        A person's rows follow each other, and no other row changes a bit of what is returned for them. `start` is as
+        for `NoisySumClassifier.residuals`.
+        """
+        # along: (rows, directions); lengths: (rows, 1); wrong: (rows, classes)
         rows = np.asarray(X, dtype=np.float64)
-        along = _projection(rows, self.axes) ** 2
+        along = _projection(rows, self.axes)
         length = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
-        moved = np.zeros((len(rows), self.starts[0].shape[1]))
-        for gains, radius, start in zip(self.gains, self.radii, self.starts, strict=True):
-            m = start.shape[1]
+        m = self.starts[0].shape[1]
+        moved = np.zeros((len(self.gains[0]), len(rows), m))
+        for gains, radius, before in zip(self.gains, self.radii, self.starts, strict=True):
             wrong = np.eye(m)[y] - 1 / m
-            if start.any():
-                wrong = wrong - _projection(rows, start)
+            if start is not None:
+                wrong = wrong - start
+            if before.any():
+                wrong = wrong - _projection(rows, before)
             lengths = length * np.sqrt((wrong * wrong).sum(axis=1, keepdims=True))
             wrong = wrong * np.minimum(1, radius / np.maximum(lengths, 1e-12))
             wrong = wrong - wrong.mean(axis=1, keepdims=True)
-            moved += (along * gains).sum(axis=1, keepdims=True) * wrong
+            moved += _moves(along, wrong, gains, radius, people)
         return moved / self.n_people
+
+
+def _moves(
+    along: Matrix, wrong: Matrix, gains: FloatArray, radius: float, people: IntArray
+) -> FloatArray:
+    """Return how far the mean ballot of a person moves the scores of its rows, shape (weights, rows, classes).
+
+    `along` are the rows along the directions, and `wrong` what was wrong about them, shortened.
+    """
+    # several: (rows,); first: (people with several rows,); ballots, sums: (rows of several, directions)
+    by_itself = np.stack([(along * along * gain).sum(axis=1) for gain in gains])
+    moved = by_itself[:, :, None] * wrong
+    _, person, n_rows = np.unique(people, return_inverse=True, return_counts=True)
+    several = np.flatnonzero(n_rows[person] > 1)
+    if not len(several):
+        return moved
+    rows = along[several]
+    n_rows = n_rows[person[several], None]
+    first = np.flatnonzero(np.diff(people[several], prepend=-1))
+    for place in range(wrong.shape[1]):
+        # Sums are of whole numbers, so that they are the same in any order.
+        ballots = np.rint(rows * wrong[several, place, None] * (_STEPS / radius))
+        sums = np.repeat(np.add.reduceat(ballots, first), n_rows[first, 0], axis=0)
+        products = rows * sums * (radius / _STEPS / n_rows)
+        for of_weights, gain in zip(moved, gains, strict=True):
+            of_weights[several, place] = (products * gain).sum(axis=1)
+    return moved
 
 
 def _projection(rows: Matrix, directions: FloatArray) -> Matrix:
@@ -225,6 +268,7 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         precision = np.zeros((len(spread), 1))
         shares = list[FloatArray]()  # of a mean in what is weighted
         wrong_before = list[FloatArray]()
+        gains: tuple[FloatArray, ...] = ()
         for number, moments in enumerate(rounds):
             share = self._share_within(X_public, moments.radius, start)
             before = starts[number] if starts else self.coef_
@@ -243,7 +287,7 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             precision_before = precision
             weighted = weighted + seen / around
             precision = precision + 1 / around
-            shares.append(1 / around / share)
+            shares.append(moments.part / around / share)
 
             prior = _likeliest_prior(weighted / precision, spread, 1 / precision)
             weights = _mean(prior, spread, weighted, precision)
@@ -254,12 +298,15 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
                 weights = known + part * (weights - known)
             self.coef_ = axes @ weights
             gains = _gains(shares, prior, spread, (precision_before, precision), part)
-            radii = tuple(moments.radius for moments in rounds[: number + 1])
-            self.own_effect_ = OwnEffect(axes, gains, radii, tuple(wrong_before), n_rows)
         if start is not None:
             seen = weighted / precision + axes.T @ (X_public.T @ start / len(X_public))
             prior = _likeliest_prior(seen, spread, 1 / precision)
             self.whole_coef_ = axes @ _mean(prior, spread, seen * precision, precision)
+            of_whole = [_mean(prior, spread, share, precision) for share in shares]
+            gains = tuple(map(np.hstack, zip(gains, of_whole, strict=True)))
+        radii = tuple(moments.radius for moments in rounds)
+        of_weights = tuple(gain.T for gain in gains)
+        self.own_effect_ = OwnEffect(axes, of_weights, radii, tuple(wrong_before), n_rows)
         return self
 
     def residuals(
@@ -410,15 +457,17 @@ def _gains(
     precisions: Sequence[FloatArray],
     part: float,
 ) -> tuple[FloatArray, ...]:
-    """Return how far the weights follow the mean of each round if a part of the last step is taken, (directions,)."""
-    # shares, prior, spread: (directions, 1)
+    """Return how far the weights follow the mean of each round if a part of the last step is taken.
+
+    Shares, prior, spread and what is returned are of shape (directions, 1).
+    """
     before, precision = precisions
     gains = list[FloatArray]()
     for share in shares:
         # The last mean was not known before.
         known = np.zeros_like(share) if share is shares[-1] else _mean(prior, spread, share, before)
         gain = known + part * (_mean(prior, spread, share, precision) - known)
-        gains.append(gain[:, 0])
+        gains.append(gain)
     return tuple(gains)
 
 

@@ -62,27 +62,42 @@ class Stacking:
         variances = (scores**2).sum(axis=2).mean(axis=0) / (len(student.classes_) - 1)
         deviations = np.maximum(np.sqrt(variances), _LEAST_DEVIATION)
         ballot = replace(ballot, deviations=deviations)
-        return replace(ballot, radius=radius_of(ballot._design(seen)))
+        return replace(ballot, radius=radius_of(ballot._design(scores)))
 
     @property
     def n_weights(self) -> int:
         """How many weights there are: one for each score and each class."""
         return N_STACKED + len(self.student.classes_)
 
-    def ballots(self, seen: FloatArray, labels: IntArray) -> IntArray:
-        """Return the numbers of each row, shape (rows, numbers), of a length of at most about 2¹⁶.
+    def scores_without(self, seen: FloatArray, labels: IntArray, people: IntArray) -> FloatArray:
+        """Return the scores that a person's rows would have without the person's ballots, nearly; exact by person.
+
+        Those who cast the ballots before are believed too much otherwise. The scores of classes, shape (rows, classes),
+        are beside each other: by the public labels, by the ballots beyond them, and by the ballots with them.
+        """
+        m = len(self.student.classes_)
+        start = seen[:, -m:]
+        scores = self._scores(seen)
+        own_effect: Any = self.student.own_effect_
+        own = own_effect.on_scores(seen[:, :-m], labels, people, chances_of(start) - 1 / m)
+        scores[:, _BEYOND:] -= np.swapaxes(own, 0, 1)
+        return scores.reshape(len(seen), -1)
+
+    def ballots(self, scores: FloatArray, labels: IntArray) -> IntArray:
+        """Return the numbers of each row by its scores, shape (rows, numbers), of a length of at most about 2¹⁶.
 
         With v_c the scores of class c, of length at most ½, and p the chances by public labels, the gradient is
         v_y − Σ p_c v_c, and the Gram matrix Σ p_c v_c v_cᵀ − (Σ p_c v_c)(Σ p_c v_c)ᵀ. The length of the former is at
         most 1 and that of the latter at most ¼, the largest variance within a ball of radius ½. All products are of
         whole numbers, so that a row's are the same to the last bit whatever is beside it.
         """
-        scores = seen[:, -len(self.student.classes_) :]
+        by_score = scores.reshape(len(scores), N_STACKED, -1)
+        start = by_score[:, 0]
         return joint_ballots(
-            self._design(seen),
+            self._design(by_score),
             self.radius,
-            chances_of(scores),
-            chances_of(_SOFTER * scores),
+            chances_of(start),
+            chances_of(_SOFTER * start),
             labels,
         )
 
@@ -179,10 +194,9 @@ class Stacking:
             scores.append(project(vectors))
         return _less_mean(np.stack(scores, axis=1))
 
-    def _design(self, seen: FloatArray) -> FloatArray:
+    def _design(self, scores: FloatArray) -> FloatArray:
         """Return what the weights explain: scores in deviations and one number for each class, for each class."""
-        scores = self._scores(seen) / self.deviations[:, None]
-        return with_biases(np.swapaxes(scores, 1, 2))
+        return with_biases(np.swapaxes(scores / self.deviations[:, None], 1, 2))
 
 
 def _less_mean(values: FloatArray) -> FloatArray:
