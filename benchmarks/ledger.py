@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from rich.console import Console
@@ -23,11 +23,13 @@ from rich.table import Table
 
 from tutelage import GNMax, LabelingSession, Ledger, SystemNoise, VoteHistogram
 from tutelage.events import NoisyArgmaxGaussian, Repeated
-from tutelage.ledger.account import Queries, Reservation
 from tutelage.ledger.answers import digest_of
 from tutelage.ledger.beginning import Intent, Whom
 from tutelage.ledger.entries import EntryKind
 from tutelage.privacy import ONE_TEACHER
+
+if TYPE_CHECKING:
+    from tutelage.ledger.account import Reservation
 
 SIGMA, CLASSES = 40.0, 10
 EVENT = NoisyArgmaxGaussian(SIGMA, CLASSES, ONE_TEACHER)
@@ -57,7 +59,7 @@ def reserved(folder: Path, debits: int) -> float:
     ledger = new_ledger(folder)
     start = time.perf_counter()
     for _ in range(debits):
-        ledger.account.reserve(Queries(EVENT, 1))
+        ledger.account.reserve(EVENT, 1)
     return time.perf_counter() - start
 
 
@@ -68,7 +70,7 @@ def reserved_and_settled(folder: Path, debits: int, batch: int) -> float:
     start = time.perf_counter()
     for first in range(0, debits, batch):
         asked = queries[first : first + batch]
-        reservation = ledger.account.reserve(Queries(EVENT, len(asked)))
+        reservation = ledger.account.reserve(EVENT, len(asked))
         ledger.account.settle(reservation, dict.fromkeys(asked, (1,)), Repeated(EVENT, len(asked)))
     return time.perf_counter() - start
 
@@ -98,7 +100,7 @@ def raced(folder: Path, debits: int, processes: int) -> float:
         if child == 0:
             mine = Ledger.open(str(path)).account
             for _ in range(debits // processes):
-                mine.settle(mine.reserve(Queries(EVENT, 1)), {os.urandom(32): (1,)}, EVENT)
+                mine.settle(mine.reserve(EVENT, 1), {os.urandom(32): (1,)}, EVENT)
             os._exit(0)
         children.append(child)
     for child in children:

@@ -15,7 +15,6 @@ from tutelage.events import CappedArgmaxGaussian, Event, NoisyArgmaxGaussian
 from tutelage.ledger import Labels
 from tutelage.ledger.account import (
     Account,
-    Queries,
     Reservation,
     _Granted,
 )
@@ -95,7 +94,7 @@ def begun(ledger: Ledger) -> tuple[Intent | None, Whom]:
 
 def reserve(ledger: Ledger, event: Event, queries: int, *, batch: str | None = None) -> Reservation:
     """Spend what queries cost at most; a batch with a name is found again."""
-    return ledger.account.reserve(Queries(event, queries, batch))
+    return ledger.account.reserve(event, queries, batch)
 
 
 def reserve_new(

@@ -41,7 +41,7 @@ from tutelage.exceptions import (
     LedgerStorageError,
 )
 from tutelage.features import Schema
-from tutelage.ledger.account import Account, Queries
+from tutelage.ledger.account import Account
 from tutelage.mechanisms import CappedGNMax, NoisySum
 from tutelage.methods import (
     METHODS,
@@ -392,7 +392,7 @@ def test_a_label_that_is_released_while_a_proposal_is_tested_is_covered_by_no_cl
     def raced(self: Any, event: Any, keys: Any) -> Any:
         # Another session releases a label in between.
         if type(event).__name__ == "PublicationTest":
-            self.settle(self.reserve(Queries(ONE, 1)), {bytes([99]) * 32: (0,)}, ONE)
+            self.settle(self.reserve(ONE, 1), {bytes([99]) * 32: (0,)}, ONE)
         return honest(self, event, keys)
 
     monkeypatch.setattr(Account, "reserve_new", raced)

@@ -8,7 +8,6 @@ import pytest
 from ledgers import NOTHING, fitting, new_ledger, reserve
 from tutelage import Ledger
 from tutelage.exceptions import LedgerTamperedError
-from tutelage.ledger.account import Queries
 from tutelage.ledger.beginning import Intent, Whom
 
 
@@ -50,6 +49,6 @@ def test_an_entry_names_cohorts_in_one_order_whatever_was_read_before(reopened, 
         used = Ledger.open(tmp_path / "a.ledger") if reopened else ledger
         whom = Whom(b"data", [release], changed=True)
         with used.begin(Intent(release, "", NOTHING, None, release), whom) as scope:
-            scope.account.reserve(Queries(NOTHING, 1))
+            scope.account.reserve(NOTHING, 1)
     begun = [entry["cohorts"] for entry in ledger.export() if "cohorts" in entry]
     assert begun == [["z"], ["z", "a"], ["a", "z", "m"]]

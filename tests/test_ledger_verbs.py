@@ -12,7 +12,6 @@ from processes import called_by_itself, die_at_event, ended, forked
 from tutelage import Ledger
 from tutelage.events import CappedArgmaxGaussian, NoisyArgmaxGaussian
 from tutelage.exceptions import LedgerMismatchError
-from tutelage.ledger.account import Queries
 from tutelage.ledger.beginning import Intent, Whom
 from tutelage.ledger.campaigns import Voters
 from tutelage.ledger.ledger import open_ledger
@@ -40,7 +39,7 @@ def release(ledger: Ledger, name: str | None = None) -> None:
 def pay_and_settle(ledger: Ledger) -> None:
     account = ledger.account
     with account.turn():
-        paid = account.reserve(Queries(EVENT, 1, "batch"))
+        paid = account.reserve(EVENT, 1, "batch")
         if not account.is_settled(paid):
             account.settle(paid, {KEYS[0]: (1,)}, EVENT)
 

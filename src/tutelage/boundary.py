@@ -56,7 +56,6 @@ from tutelage.exceptions import (
 from tutelage.ledger import Labels, Ledger
 from tutelage.ledger.account import (
     Account,
-    Queries,
     Reservation,
 )
 from tutelage.ledger.beginning import Whom
@@ -527,7 +526,7 @@ class BatchBoundary:
 
     def reserve_once(self, batch: _HasQueries, event: Event) -> Reservation:
         """Spend the worst case of a batch, in which each query is this event; a second call spends nothing."""
-        return self.account.reserve(Queries(event, batch.n_queries, self._name_of(batch)))
+        return self.account.reserve(event, batch.n_queries, self._name_of(batch))
 
     def draw_once(
         self,

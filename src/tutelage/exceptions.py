@@ -5,7 +5,7 @@ An error is an output: a message names parameters, columns and files, never a vo
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Real
 from string import Template
 from typing import ClassVar, NamedTuple, Protocol, Self
@@ -159,6 +159,13 @@ class InvalidParameterError(TutelageError, ValueError, code="invalid-parameter")
         error = cls(*problems[0])
         error.problems = tuple(problems)
         return error
+
+    @classmethod
+    def raise_for(cls, problems: Iterable[Problem]) -> None:
+        """Raise one error for several problems, if there are any."""
+        found = list(problems)
+        if found:
+            raise cls.of(found)
 
     def sentences(self, naming: _Naming = in_python, /) -> tuple[str, ...]:
         """Return a text for each problem, one sentence or more, in the words of an interface."""

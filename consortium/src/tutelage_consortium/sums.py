@@ -313,9 +313,7 @@ class SharedSums:
         offered = Offered(
             Classes(values=terms.classes), schema=True, report=terms.report, opened=True
         )
-        problems = [*unmet(self.sums.method, offered, "Consortium")]
-        if problems:
-            raise InvalidParameterError.of(problems)
+        InvalidParameterError.raise_for(unmet(self.sums.method, offered, "Consortium"))
         if terms.method is not None:
             self._check_requests()
 

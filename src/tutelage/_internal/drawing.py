@@ -132,7 +132,11 @@ class Bars(NamedTuple):
         grid = Table.grid(padding=(0, 1), pad_edge=False)
         for bar in self.bars:
             drawn = "".join(self._sign(bar, at, at + step, signs) for at in places)
-            grid.add_row(Text(_line(bar.name)), Text(drawn, style="cyan"), Text(_line(bar.text)))
+            grid.add_row(
+                Text(_line(bar.name)),
+                Text(drawn, style="cyan"),
+                Text(_line(bar.text)),
+            )
         yield Text(_line(self.title))
         yield grid
 

@@ -43,7 +43,6 @@ from tutelage.features.scored import chances_of
 from tutelage.ledger import Ledger
 from tutelage.methods import Method, Public
 from tutelage.methods.choice import Chooser, Known
-from tutelage.methods.needs import Offered, unmet
 from tutelage.methods.requests import AnyLayout, Facts
 from tutelage.people.tiers import Tiers
 from tutelage.privacy import NeighboringRelation, PublicEpsilon
@@ -269,13 +268,10 @@ class Estimator(Inputs):
         tuned_on : {"nothing", "public", "private"}, optional
             The data by which settings were chosen. It warns of private ones, and the card objects to them.
         """
-        unknown = more.keys() - {*ARGUMENTS_OF_FIT, "others"}
-        if unknown:
-            problems = [
-                Problem(f"{self._owner}.fit.{name}", "be left out: there is no such parameter")
-                for name in unknown
-            ]
-            raise UnknownParameterError.of(problems)
+        UnknownParameterError.raise_for(
+            Problem(f"{self._owner}.fit.{name}", "be left out: there is no such parameter")
+            for name in more.keys() - {*ARGUMENTS_OF_FIT, "others"}
+        )
         more |= {"proposal": proposal, "tuned_on": tuned_on, "scored": scored, "later": later}
         return self._prepare(Rows.of(X, y, **more), choose)
 
@@ -447,17 +443,12 @@ class Estimator(Inputs):
     def _deal_again(self, taken: Taken, *, silos: bool) -> Taken:
         """Return the inputs with the teachers of their method; refuse one that does not fit."""
         run = taken.run
-        offered = Offered(
-            self._target,
-            schema=run.schema is not None,
+        self._check_together(
+            run,
             silos=silos,
-            name=run.once.release is not None,
             tiers=taken.tiers is not None,
             report=asks_for_report(run.once, run.groups),
         )
-        problems = [*unmet(run.method, offered, self._owner), *self._problems_together(run)]
-        if problems:
-            raise InvalidParameterError.of(problems)
         if taken.deal is None:
             return taken
         people = taken.deal(run.method)

@@ -299,10 +299,9 @@ class PATEClassifier(ClassifierMixin, Estimator):
             classes or class weights, too.
         """
         check_is_fitted(self)
-        problems = [*self._problems_of_certificate()]
-        if problems:
-            raise InvalidParameterError.of(problems)
-        return self.student_[-1].certified(self.student_[:-1].transform(self._student_rows(X)))
+        InvalidParameterError.raise_for(self._problems_of_certificate())
+        rows = self.student_[:-1].transform(self._student_rows(X))
+        return self.student_[-1].certified(rows)
 
     def _problems_of_certificate(self) -> Iterator[Problem]:
         """Yield the settings of the fit with which liars can do more than move one sum."""
@@ -380,14 +379,16 @@ class PATEClassifier(ClassifierMixin, Estimator):
         rows, labels = rows_and_labels(X, y)
         chances = self._chances_for_goal(rows)
         truth = self._codes.truth(labels, len(chances))
-        return self._goal.score(np.searchsorted(self.classes_, truth), chances, sample_weight)
+        places = np.searchsorted(self.classes_, truth)
+        return self._goal.score(places, chances, sample_weight)
 
     def _chances_for_goal(self, X: object) -> FloatArray:
         """Return the chances of classes: probabilities for a ranking, and otherwise 1 for the predicted class."""
         # (rows, classes)
         if self._goal.ranks:
             return self.predict_proba(X)
-        return np.eye(len(self.classes_))[np.searchsorted(self.classes_, self.predict(X))]
+        places = np.searchsorted(self.classes_, self.predict(X))
+        return np.eye(len(self.classes_))[places]
 
     def _layout(self, groups: tuple[str, ...]) -> ClassLayout:
         names = tuple(map(str, self.classes_.tolist()))

@@ -206,9 +206,12 @@ class Inputs(Parameters):
             tiers=rows.tiers is not None,
             report=asks_for_report(rows.once, rows.groups),
         )
-        problems = [*problems_in(parameters), *self._problems_of_rows(rows)]
-        if problems:
-            raise InvalidParameterError.of(problems)
+        InvalidParameterError.raise_for(
+            [
+                *problems_in(parameters),
+                *self._problems_of_rows(rows),
+            ]
+        )
         run = self._unchecked(rows.once)
         if rows.groups is None:
             return run

@@ -147,7 +147,7 @@ def naming_unknown(init: Callable[_Init, None]) -> Callable[_Init, None]:
 
     @wraps(init)
     def checking_init(*args: _Init.args, **given: _Init.kwargs) -> None:
-        problems = [
+        UnknownParameterError.raise_for(
             Problem(
                 f"{owner}.{name}",
                 "be left out: there is no such parameter",
@@ -155,9 +155,7 @@ def naming_unknown(init: Callable[_Init, None]) -> Callable[_Init, None]:
             )
             for name in given
             if name not in known
-        ]
-        if problems:
-            raise UnknownParameterError.of(problems)
+        )
         init(*args, **given)
 
     return checking_init
@@ -260,20 +258,26 @@ class Parameters(BaseEstimator):
         InvalidParameterError
             If one is not what it must be, or they do not go together.
         """
-        problems = [
-            *self._problems(),
-            *_problems_of_types(f"{self._owner}.fit", once, _TYPES_OF_FIT),
-        ]
-        if problems:
-            raise InvalidParameterError.of(problems)
-        run = self._unchecked(once)
-        offered = Offered(
-            self._target, schema=self._has_schema, name=once.release is not None, **rows
+        InvalidParameterError.raise_for(
+            [
+                *self._problems(),
+                *_problems_of_types(f"{self._owner}.fit", once, _TYPES_OF_FIT),
+            ]
         )
-        problems = [*unmet(run.method, offered, self._owner), *self._problems_together(run)]
-        if problems:
-            raise InvalidParameterError.of(problems)
+        run = self._unchecked(once)
+        self._check_together(run, **rows)
         return run
+
+    def _check_together(self, run: Resolved, **rows: bool) -> None:
+        """Refuse a method that needs other rows, or parameters that do not go together."""
+        named = run.once.release is not None
+        offered = Offered(self._target, schema=self._has_schema, name=named, **rows)
+        InvalidParameterError.raise_for(
+            [
+                *unmet(run.method, offered, self._owner),
+                *self._problems_together(run),
+            ]
+        )
 
     @property
     def _has_schema(self) -> bool:

@@ -1,6 +1,5 @@
 """A durable privacy budget: reserve, then draw noise, then settle; answers are remembered and repeats are free."""
 
-from tutelage.ledger.account import Queries
 from tutelage.ledger.answers import Labels
 from tutelage.ledger.history import LedgerState
 from tutelage.ledger.ledger import Ledger
@@ -9,5 +8,4 @@ __all__ = [
     "Labels",
     "Ledger",
     "LedgerState",
-    "Queries",
 ]

@@ -25,7 +25,6 @@ from tutelage.events import (
     tiers_of,
 )
 from tutelage.exceptions import (
-    InvalidParameterError,
     LedgerError,
     LedgerLockedError,
     LedgerMismatchError,
@@ -91,16 +90,6 @@ class _Granted(Private):
 
 
 @final
-@frozen
-class Queries:
-    """A number of queries, whatever they are."""
-
-    event: Event  # worst case of each
-    queries: int
-    name: str | None = None  # with a name, they are reserved once, and found again after a crash
-
-
-@final
 class Account(NeverPickled):
     """The budget of the people of one release, or of everybody.
 
@@ -156,7 +145,8 @@ class Account(NeverPickled):
     def drawn_under(self, keys: Collection[bytes]) -> frozenset[int]:
         """Return the numbers of the reservations under which the remembered answers to these queries were drawn."""
         with self._opened.hold() as read:
-            return frozenset[int]().union(*(drawn_under(read, key) for key in keys))
+            numbers = [drawn_under(read, key) for key in keys]
+        return frozenset[int]().union(*numbers)
 
     def find(self, batch: str) -> Reservation | None:
         """Return the reservation of a batch or campaign of this name, or None."""
@@ -237,28 +227,23 @@ class Account(NeverPickled):
         _check_tiers(read, event)
         return self._beginning.grains_spent(read)
 
-    def reserve(self, what: Queries) -> Reservation:
+    def reserve(self, event: Event, queries: int, batch: str | None = None) -> Reservation:
         """Spend the worst-case cost of queries, on the disk before this returns; draw no noise before.
 
-        All queries are reserved, or `BudgetExceededError` says how many would fit and nothing is spent. Disk space for
-        the answers is reserved too, while the reservation lives. Publications are also refused if the δ of all of them
-        would exceed the ledger's. Two `Queries` of the same name are one reservation.
+        Each is `event` in the worst case. All are reserved, or `BudgetExceededError` says how many would fit and
+        nothing is spent. Disk space for the answers is reserved too, while the reservation lives. Publications are also
+        refused if the δ of all of them would exceed the ledger's. A `batch` with a name is reserved once, and found
+        again after a crash.
         """
-        if not isinstance(what, Queries):  # pyright: ignore[reportUnnecessaryIsInstance]
-            kind = type(what).__name__
-            raise InvalidParameterError(
-                "Account.reserve.what", "be Queries(event, number)", f"a {kind}"
-            )
-        self._check_reservable(what.event)
-        integer_at_least(what.queries, 1, "queries", "Account.reserve")
+        self._check_reservable(event, queries)
         with self._reserving() as held:
-            known = None if what.name is None else _batch(held, what.name)
+            known = None if batch is None else _batch(held, batch)
             if known is None:
-                return self._write_reservation(held, what, what.queries)
-            is_same = known.event == what.event and known.queries == what.queries
+                return self._write_reservation(held, event, queries, batch, queries)
+            is_same = known.event == event and known.queries == queries
             if not is_same or not self._is_ours(held, known):
                 raise LedgerError(
-                    f"Batch {what.name} was reserved in {self._opened} as something else. Name another."
+                    f"Batch {batch} was reserved in {self._opened} as something else. Name another."
                 )
             return known
 
@@ -352,14 +337,15 @@ class Account(NeverPickled):
             with opened.hold() as read:
                 opened.copies.check(read)
 
-    def _check_reservable(self, event: Event) -> None:
-        """Refuse an event that cannot be reserved."""
+    def _check_reservable(self, event: Event, queries: int = 1) -> None:
+        """Refuse an event that cannot be reserved, or no queries."""
         self._opened.check_unit(event)
         _check_storable(event)
         # Refuses a batch of both sums and labels.
         vector_of(event)
         # Computes the cost, which takes time, before the file is locked; it is cached.
         self._opened.limit.cost(event)
+        integer_at_least(queries, 1, "queries", "Account.reserve")
 
     def reserve_new(self, event: Event, keys: Collection[bytes]) -> _Reserved:
         """Reserve those of the queries with these keys that have no answer, each `event` in the worst case.
@@ -376,8 +362,9 @@ class Account(NeverPickled):
                 left_open = self._left_open(held, new, event)
                 if left_open is None:
                     count = of_queries(event, len(new)).count
-                    batch = Queries(event, count, _batch_name_of(new))
-                    return _Reserved(self._write_reservation(held, batch, len(new)), answers)
+                    batch = _batch_name_of(new)
+                    made = self._write_reservation(held, event, count, batch, len(new))
+                    return _Reserved(made, answers)
                 self._beginning.write(held)
                 _LOGGER.info(
                     "A step that was reserved and not answered is taken over, at no further cost."
@@ -404,8 +391,7 @@ class Account(NeverPickled):
         `event` is the worst case of the whole campaign, which the first batch pays for; the others spend nothing.
         `wanted`, private, is how many votes each of the `voters` would cast. No entry shows how many anybody has cast.
         """
-        self._check_reservable(event)
-        integer_at_least(queries, 1, "queries", "Account.reserve")
+        self._check_reservable(event, queries)
         wanted = np.asarray(wanted)
         hashed = voters.hash_names(wanted, self._opened.key)
         with self._reserving() as held:
@@ -413,7 +399,7 @@ class Account(NeverPickled):
             if whole is None:
                 # The first batch pays for the campaign. This reservation is settled at once, in full and without an
                 # answer: the answers belong to the reservations of the batches, which cost nothing.
-                whole = self._write_reservation(held, Queries(event, 1, campaign), 1)
+                whole = self._write_reservation(held, event, 1, campaign, 1)
                 _settle(held, whole, {}, event, 0)
             elif not self._is_campaign(held, whole, event):
                 raise LedgerError(
@@ -433,22 +419,28 @@ class Account(NeverPickled):
         is_same = known.event == event and known.queries == 1
         return is_same and is_free and self._is_ours(read, known)
 
-    def _write_reservation(self, write: Transaction, batch: Queries, answers: int) -> Reservation:
+    def _write_reservation(
+        self,
+        write: Transaction,
+        event: Event,
+        queries: int,
+        batch: str | None,
+        answers: int,
+    ) -> Reservation:
         """Write a reservation; refuse it if the budget does not allow it or, for a publication, its δ."""
         opened = self._opened
-        event = batch.event
         if isinstance(event, PublicationTest):
             opened.history_in(write).check_share(event.delta)
-        cost = batch.queries * opened.limit.cost(event)
-        opened.check_room(event, batch.queries, self._beginning.grains_spent(write))
+        cost = queries * opened.limit.cost(event)
+        opened.check_room(event, queries, self._beginning.grains_spent(write))
         self._beginning.write(write)
-        named = {} if batch.name is None else {"batch": batch.name}
-        entry = self._add_reserved(write, event, batch.queries, cost, named)
+        named = {} if batch is None else {"batch": batch}
+        entry = self._add_reserved(write, event, queries, cost, named)
         space = self._reserve_space(event, answers)
         _LOGGER.info(
             "Budget reserved: %.4g of ε = %g.", opened.limit.share(cost), opened.limit.epsilon
         )
-        return Reservation(entry.number, entry.hash, event, batch.queries, cost, space)
+        return Reservation(entry.number, entry.hash, event, queries, cost, space)
 
     def _add_reserved(
         self, write: Transaction, event: Event, queries: int, cost: int, more: Entries
@@ -577,9 +569,8 @@ def _settle(
     if reservation.disk_space is not None:
         reservation.disk_space.free()
     new = remember(write, answers, number)
-    copied = {
-        name: reserved.content[name] for name in ("written", "release") if name in reserved.content
-    }
+    content = reserved.content
+    copied = {name: content[name] for name in ("written", "release") if name in content}
     write.add(
         EntryKind.ANSWERED,
         -refund,

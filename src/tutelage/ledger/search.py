@@ -96,13 +96,15 @@ class Copies:
         if self._file is None or not self._file.exists():
             return
         present = _all_near(self._file)
-        for path in _ledgers_of(dict(present.items() - self._all.items())):
+        changed = present.items() - self._all.items()
+        for path in _ledgers_of(dict(changed)):
             self._known.pop(path, None)
             if path == self._file:
                 continue
             # A damaged file is passed over; one that is locked is not.
             with suppress(LedgerStorageError, LedgerTamperedError):
-                store = Store(path, timeout=_TIMEOUT, read_only=not os.access(path.parent, os.W_OK))
+                is_writable = os.access(path.parent, os.W_OK)
+                store = Store(path, timeout=_TIMEOUT, read_only=not is_writable)
                 with store.transaction() as read:
                     if read.opening() == self._opening:
                         self._known[path] = store

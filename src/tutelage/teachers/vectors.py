@@ -130,7 +130,8 @@ class VectorBallots:
             of_person = np.bincount(people)[people][:, None]
             weights = residuals * (_WEIGHT_STEPS / radius) / of_person
             # The room is reduced first by what rounding adds to the length of a weight, and to that of its product.
-            room = self.norm / of_person / np.maximum(lengths, 1) - sqrt(residuals.shape[1]) / 2 - 1
+            room = self.norm / of_person / np.maximum(lengths, 1)
+            room = room - sqrt(residuals.shape[1]) / 2 - 1
             room = np.clip(room, 0, _LONGEST)
             lengths_of_weights = np.linalg.norm(weights, axis=1, keepdims=True)
             weights *= np.minimum(1, room / np.maximum(lengths_of_weights, 1))
