@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self, final
 
 from tutelage._internal.extras import install
-from tutelage._internal.gate import AnyPath, read_input
+from tutelage._internal.gate import AnyPath, read_given
 from tutelage._internal.outputs import NEVER, claim_output, is_exposed, open_private, warned_of_disk
 from tutelage._internal.records import (
     by_identity,
@@ -108,16 +108,9 @@ def save_keys(
     return private, public
 
 
-def _read(path: AnyPath) -> bytes:
-    try:
-        return read_input(path)
-    except OSError as error:
-        raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
-
-
 def read_private(path: Path) -> bytes:
     """Return the bytes of a private file; one that others than its owner may read is refused."""
-    content = _read(path)
+    content = read_given(path)
     if os.name == "posix" and is_exposed(path.stat()) and not warned_of_disk(path):
         raise InvalidDataError(
             f"{path} holds private keys that others may read. Run: chmod 600 {path}"
@@ -148,7 +141,7 @@ class VerifyKey:
         damaged = InvalidDataError(
             f"{path} is no complete public file of a signer, as `tutelage key` makes it. Ask for it again."
         )
-        return record_in(_read(path), "verify key", cls, damaged)
+        return record_in(read_given(path), "verify key", cls, damaged)
 
     def has_signed(self, message: bytes, signature: bytes) -> bool:
         """Return whether `signature` is this signer's of `message`."""

@@ -15,7 +15,7 @@ from typing import BinaryIO, Never
 
 import psutil
 
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 
 try:
     import resource
@@ -90,6 +90,17 @@ def read_input(path: AnyPath, most: int = DOCUMENT, *, follow: bool = True) -> b
     """Return the bytes of a regular file, no link unless `follow`; one that grows while it is read is cut."""
     with open_input(path, most, follow=follow) as file:
         return file.read(min(most, os.fstat(file.fileno()).st_size))
+
+
+def read_given(
+    path: AnyPath, most: int = DOCUMENT, advice: str = "", *, follow: bool = True
+) -> bytes:
+    """Return the bytes of a file as `read_input` does; refuse one that cannot be read in words, with advice."""
+    try:
+        return read_input(path, most, follow=follow)
+    except OSError as error:
+        cause = f"{path} cannot be read: {error.strerror}. {advice}"
+        raise InvalidDataError(cause.rstrip()) from None
 
 
 def read_text(path: AnyPath) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self, final
 
-from tutelage._internal.gate import DOCUMENT, LARGEST, read_input, user_path
+from tutelage._internal.gate import LARGEST, read_given, read_input, user_path
 from tutelage._internal.outputs import (
     OF_LEDGERS,
     Claim,
@@ -68,13 +68,6 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _read(path: Path, advice: str, most: int = DOCUMENT) -> bytes:
-    try:
-        return read_input(path, most, follow=False)
-    except OSError as error:
-        raise InvalidDataError(f"{path} cannot be read: {error.strerror}. {advice}") from None
-
-
 @final
 @frozen
 class Manifest:
@@ -91,7 +84,9 @@ class Manifest:
     def read(cls, folder: Path, kind: str = "release") -> Self:
         """Return the manifest of a folder, before any file is compared with it."""
         path = folder / MANIFEST
-        content = _read(path, "Name a results folder, with all its files.")
+        content = read_given(
+            path, advice="Name a results folder, with all its files.", follow=False
+        )
         damaged = InvalidDataError(
             f"{path} is not a manifest that tutelage wrote. Get the results folder again."
         )
@@ -134,7 +129,9 @@ class Manifest:
             raise InvalidDataError(
                 f"{folder / MANIFEST} names no {name}. Name the results folder of a run."
             )
-        content = _read(path, "Get the results folder again, with all its files.", LARGEST)
+        content = read_given(
+            path, LARGEST, "Get the results folder again, with all its files.", follow=False
+        )
         if sha256_of(content) != self.sha256[name]:
             raise InvalidDataError(
                 f"{path} is not the file that {MANIFEST} names: it was changed, or is of another release. Get "
@@ -173,7 +170,7 @@ def _foreign(folder: Path, names: Collection[str], kind: str) -> Path | None:
 def read_signature(path: Path, kind: str = SIGNATURE_KIND, values: Any = str) -> Entries:
     """Return what a signature file says; whether it is genuine is not checked."""
     damaged = InvalidDataError(f"{path} is not a {kind}. Sign again.")
-    data = _read(path, "Sign with --sign.")
+    data = read_given(path, advice="Sign with --sign.", follow=False)
     content = file_entries(kind, record_in(data, kind, dict[str, values], damaged))
     if data != signature_text(content).encode():
         raise damaged

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Self
 import msgspec
 from msgspec import Meta
 
-from tutelage._internal.gate import read_input
+from tutelage._internal.gate import read_given
 from tutelage._internal.outputs import json_form
 from tutelage._internal.records import Entries, file_entries, frozen, plain, record_in
 from tutelage.accounting import Accountant, data_independent
@@ -403,10 +403,7 @@ def read_claim(path: Path, history: History, **beside: Any) -> Guarantee:
     damaged = InvalidDataError(
         f"{path} is not a claim that `tutelage publish test --output` wrote."
     )
-    try:
-        record = record_in(read_input(path), "claim", _ClaimFile, damaged)
-    except OSError as error:
-        raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
+    record = record_in(read_given(path), "claim", _ClaimFile, damaged)
     try:
         proposal = _proposal_of(record.proposal)
         labels = _at_limits(event_from_dict(record.labels))

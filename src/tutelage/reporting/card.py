@@ -8,7 +8,7 @@ import msgspec
 from msgspec import field, structs
 
 from tutelage._internal.drawing import round_up
-from tutelage._internal.gate import AnyPath, read_text, user_path
+from tutelage._internal.gate import AnyPath, read_given, user_path
 from tutelage._internal.records import Entries, Names, file_entries, parse, plain
 from tutelage._internal.releases import CARD, claimed_folder, publish_folder
 from tutelage.events import (
@@ -303,12 +303,9 @@ def read_card(path: AnyPath) -> PrivacyCard:
     damaged = InvalidDataError(
         f"{path} is not a JSON file of a card, with finite numbers. Name a card.json."
     )
+    stored = read_given(path, advice="Name a card.json.")
     try:
-        content = parse(read_text(path), _KIND, damaged)
-    except OSError as error:
-        raise InvalidDataError(
-            f"{path} cannot be read: {error.strerror}. Name a card.json."
-        ) from None
+        content = parse(stored.decode("utf-8-sig"), _KIND, damaged)
     except UnicodeDecodeError:
         raise damaged from None
     try:

@@ -11,7 +11,7 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tutelage._internal.files import ArrayForm, read_arrays
+from tutelage._internal.files import ArrayForm, name_in, read_arrays
 from tutelage._internal.gate import user_path
 from tutelage._internal.streams import own_streams
 from tutelage._internal.typing import ABSTAIN, Array, Ballots, is_series
@@ -164,10 +164,7 @@ class RecordedTeachers(Ensemble):
     ) -> Self:
         """Read ballots from the array `array` of an npz file, shape (teachers, rows); never unpickles."""
         arrays = read_arrays(user_path(path))
-        if array not in arrays:
-            raise InvalidDataError(
-                f"{path} has no array '{array}'. It has: {', '.join(sorted(arrays))}."
-            )
+        name_in(arrays, path, array, usual=array)
         _check_form(arrays.form(array), len(np.asarray(X_public)), _BALLOTS)
         return cls(arrays[array], X_public, n_classes=n_classes, unit=unit)
 
