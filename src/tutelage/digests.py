@@ -121,7 +121,7 @@ def data_digest(*columns: npt.ArrayLike | None) -> bytes:
     present = bytes(column is not None for column in columns)
     parts = [row_bytes(column) for column in columns if column is not None]
     rows = zip(*parts, strict=True)
-    hashes = [hashlib.sha256(_with_lengths(*row)).digest() for row in rows]
+    hashes = [hashlib.sha256(with_lengths(*row)).digest() for row in rows]
     return hashlib.sha256(present + b"".join(sorted(hashes))).digest()
 
 
@@ -198,11 +198,11 @@ def _cell_bytes(cell: object) -> bytes:
         return _FLOAT_FORM.pack(b"f", nan if isnan(number) else number)
     if isinstance(cell, str):
         normal = unicodedata.normalize("NFC", cell)
-        return b"s" + _with_lengths(normal.encode("utf-8", "surrogatepass"))
+        return b"s" + with_lengths(normal.encode("utf-8", "surrogatepass"))
     if isinstance(cell, bytes):
-        return b"b" + _with_lengths(cell)
+        return b"b" + with_lengths(cell)
     if is_array(cell) and cell.ndim > 0:
-        return b"a" + _with_lengths(*row_bytes(np.expand_dims(cell, 0)))
+        return b"a" + with_lengths(*row_bytes(np.expand_dims(cell, 0)))
     raise InvalidDataError(
         f"Rows must hold numbers, text, or None. Got a cell of type {type(cell).__name__}; write it as one of these."
     )
@@ -214,13 +214,13 @@ def _whole_bytes(number: int) -> bytes:
     return _FLOAT_FORM.pack(b"f", number)
 
 
-def _with_lengths(*parts: bytes) -> bytes:
+def with_lengths(*parts: bytes) -> bytes:
     """Return the parts one after the other, each after its length."""
     return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 
 
 def _keyed_hash(key: bytes, *parts: bytes) -> bytes:
-    return hmac.digest(key, _with_lengths(*parts), hashlib.sha256)
+    return hmac.digest(key, with_lengths(*parts), hashlib.sha256)
 
 
 class RunningDigest:

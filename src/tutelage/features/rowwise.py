@@ -21,7 +21,7 @@ EXACT_FLOAT64 = 2**53
 # Times _LARGEST_WEIGHTS this is 2^53, up to which float64 holds all integers.
 _LARGEST_VALUE = 2**24
 _LARGEST_WEIGHTS = 2**29
-_BEYOND_PUBLIC = 16  # times the largest public value: what lies further out is moved here
+BEYOND_PUBLIC = 16  # times the largest public value: what lies further out is moved here
 _CHUNK = 256  # rows that are worked on at once by one thread; no result depends on it
 
 
@@ -97,7 +97,7 @@ def projection_in_steps(
 ) -> tuple[float, int, FloatArray, float]:
     """Return how rows are projected: in whole steps, at most so many either way, times whole weights, times a scale."""
     # directions, weights: (columns, features)
-    step = reach * _BEYOND_PUBLIC / _LARGEST_VALUE
+    step = reach * BEYOND_PUBLIC / _LARGEST_VALUE
     with np.errstate(all="ignore"):  # what does not come out finite is refused
         largest = np.abs(directions).sum(axis=0).max() or 1.0
         # Rounding adds some.

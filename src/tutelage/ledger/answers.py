@@ -5,7 +5,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from tutelage._internal.typing import ABSTAIN
-from tutelage.digests import canonical
+from tutelage.digests import canonical, with_lengths
 from tutelage.events import (
     CappedArgmaxGaussian,
     Check,
@@ -84,8 +84,7 @@ def digest_of(answers: Iterable[tuple[bytes, str]]) -> str:
     """Return a digest of the answers of one batch, in the order of their queries' hashes."""
     digest = hashlib.sha256()
     for query, labels in answers:
-        text = labels.encode()
-        digest.update(len(query).to_bytes(8, "big") + query + len(text).to_bytes(8, "big") + text)
+        digest.update(with_lengths(query, labels.encode()))
     return digest.hexdigest()
 
 

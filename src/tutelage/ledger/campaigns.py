@@ -20,7 +20,7 @@ from tutelage.exceptions import (
     LedgerTamperedError,
     OverlappingShardsError,
 )
-from tutelage.ledger.transaction import Transaction
+from tutelage.ledger.transaction import Transaction, digest_of_rows
 
 
 @final
@@ -85,16 +85,10 @@ def spend_votes(
 
 def digest_of_votes(read: Transaction) -> str:
     """Return a digest of the votes of all campaigns; empty where there are none."""
-    digest = hashlib.sha256()
-    any_found = False
-    for table in (
-        "SELECT campaign, data, 0 FROM voters",
-        "SELECT campaign, teacher, votes FROM votes",
-    ):
-        for row in read.run(f"{table} ORDER BY 1, 2"):
-            digest.update(repr((table, *row)).encode())
-            any_found = True
-    return digest.hexdigest() if any_found else ""
+    tables = ("SELECT campaign, data, 0 FROM voters", "SELECT campaign, teacher, votes FROM votes")
+    return digest_of_rows(
+        (table, *row) for table in tables for row in read.run(f"{table} ORDER BY 1, 2")
+    )
 
 
 def _keyed_hash(key: bytes, kind: bytes, text: bytes) -> bytes:

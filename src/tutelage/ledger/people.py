@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tutelage.exceptions import InvalidParameterError, LedgerTamperedError
-from tutelage.ledger.transaction import Transaction
+from tutelage.ledger.transaction import Transaction, digest_of_rows
 
 UNNAMED = ""  # instead of an id, of which none is empty: the people of releases that gave none
 _PEOPLE = "SELECT person, cohort FROM people ORDER BY person"
@@ -51,7 +51,7 @@ def add_people(write: Transaction, people: Iterable[bytes], cohort: str) -> None
 
 def digest_of_people(read: Transaction) -> str:
     """Return a digest of all people and their cohorts; empty where there are none."""
-    return _digest_of(read, _PEOPLE)
+    return digest_of_rows(read.run(_PEOPLE))
 
 
 def withdrawn(read: Transaction) -> dict[bytes, str]:
@@ -75,13 +75,4 @@ def withdraw(write: Transaction, people: Iterable[bytes], day: str) -> None:
 
 def digest_of_withdrawn(read: Transaction) -> str:
     """Return a digest of all people who withdrew, with the days; empty where there are none."""
-    return _digest_of(read, _WITHDRAWN)
-
-
-def _digest_of(read: Transaction, query: str) -> str:
-    digest = hashlib.sha256()
-    is_empty = True
-    for row in read.run(query):
-        digest.update(repr(row).encode())
-        is_empty = False
-    return "" if is_empty else digest.hexdigest()
+    return digest_of_rows(read.run(_WITHDRAWN))

@@ -1,8 +1,9 @@
 """A transaction of a ledger: its entries, its key and the sums over all entries, while the file is locked."""
 
+import hashlib
 import secrets
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, final
@@ -226,3 +227,13 @@ class Transaction:
                 "A table, index, view or trigger of the ledger is missing or foreign. Restore a copy that verifies."
             )
         self._cache.has_schema = True
+
+
+def digest_of_rows(rows: Iterable[object]) -> str:
+    """Return a digest of rows of the file, in their order; empty where there are none."""
+    digest = hashlib.sha256()
+    is_empty = True
+    for row in rows:
+        digest.update(repr(row).encode())
+        is_empty = False
+    return "" if is_empty else digest.hexdigest()

@@ -13,6 +13,7 @@ from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 from tutelage.features.base import FeatureMap, require_public_map
 from tutelage.features.rowwise import (
+    BEYOND_PUBLIC,
     EXACT_FLOAT64,
     distance_levels,
     finite_rows,
@@ -24,7 +25,6 @@ from tutelage.features.rowwise import (
 from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble
 
-_BEYOND_PUBLIC = 16  # times the largest public value: what lies further out is moved here
 _AT_ONCE = 64  # rows: their distances to thousands of queries stay in a core's cache
 
 
@@ -177,7 +177,7 @@ def _search(public: Matrix, k: int) -> Callable[[Matrix], FloatArray]:
     # public: (queries, features); rows: (rows, features); result: (rows, 2k)
     center = np.zeros(1)
     levels = distance_levels(public.shape[1], EXACT_FLOAT64)
-    step = reach_of(public, center) * _BEYOND_PUBLIC / levels
+    step = reach_of(public, center) * BEYOND_PUBLIC / levels
     search = nearest(on_grid(public, center, step, levels), k)
 
     def places_and_distances(rows: Matrix) -> FloatArray:
