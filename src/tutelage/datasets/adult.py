@@ -112,8 +112,10 @@ class AdultSplit:
         return private, self._table(self.X_public, self.y_public)
 
     def _table(self, rows: IntArray, labels: IntArray) -> Table:
-        columns: dict[str, Array] = dict(zip(self.feature_names, rows.T, strict=True))
-        columns["income"] = np.array(self.classes, dtype=object)[labels]
+        named = zip(self.feature_names, rows.T, strict=True)
+        columns: dict[str, Array] = dict(named)
+        classes = np.array(self.classes, dtype=object)
+        columns["income"] = classes[labels]
         return Table("", columns)
 
 
@@ -135,7 +137,12 @@ def load_adult(folder: str | Path | None = None) -> AdultSplit:
         raise InvalidDataError(
             f"Adult has {_PRIVATE_ROWS} training and {PUBLIC_ROWS} test rows. Got {len(train)} and {len(test)}."
         )
-    return AdultSplit(train[:, :-1], train[:, -1], test[:, :-1], test[:, -1])
+    return AdultSplit(
+        train[:, :-1],
+        train[:, -1],
+        test[:, :-1],
+        test[:, -1],
+    )
 
 
 def parse(lines: Iterable[str], *, skip_rows: int = 0) -> IntArray:
@@ -160,7 +167,8 @@ def parse(lines: Iterable[str], *, skip_rows: int = 0) -> IntArray:
                 f"Line {number + 1} is not an Adult record of {len(COLUMNS)} columns."
             ) from None
         records.append(record)
-    return np.array(records, dtype=np.int64).reshape(-1, len(BUNDLED))
+    table = np.array(records, dtype=np.int64)
+    return table.reshape(-1, len(BUNDLED))
 
 
 def _read_bundle() -> tuple[IntArray, IntArray]:

@@ -410,7 +410,10 @@ class PATEClassifier(ClassifierMixin, Estimator):
         survived = None
         if not any(self._problems_of_certificate()):
             liars = self.certified(X)
-            survived = Survived(float(np.mean(liars >= 10)), float(np.mean(liars >= 50)))
+            survived = Survived(
+                float(np.mean(liars >= 10)),
+                float(np.mean(liars >= 50)),
+            )
         judged = partial(
             Judged, by_class=accuracy, public_labels=by_public_labels, survived=survived
         )

@@ -102,7 +102,12 @@ class Account(NeverPickled):
         self._beginning = beginning or Beginning(opened)
         self.release_name: Final = self._beginning.release_name
 
-    def keys(self, context: Entries, rows: npt.ArrayLike, *beside: npt.ArrayLike) -> list[bytes]:
+    def keys(
+        self,
+        context: Entries,
+        rows: npt.ArrayLike,
+        *beside: npt.ArrayLike,
+    ) -> list[bytes]:
         """Return the key of each query: a hash with the ledger's secret, by which its answer is remembered.
 
         It depends on the `context` of all queries, the public row, and the other public values `beside` it.
@@ -290,8 +295,9 @@ class Account(NeverPickled):
 
     def forfeit(self, reservation: Reservation) -> None:
         """Settle a reservation without an answer; nothing is refunded."""
+        happened = Repeated(reservation.event, reservation.queries)
         with self._opened.hold(write=True) as write:
-            _settle(write, reservation, {}, Repeated(reservation.event, reservation.queries), 0)
+            _settle(write, reservation, {}, happened, 0)
 
     def has_learned(self, name: str) -> bool:
         """Return whether the ledger keeps content under a public name."""

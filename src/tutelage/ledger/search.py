@@ -23,6 +23,8 @@ from tutelage.ledger.entries import Entry
 from tutelage.ledger.store import Store, is_beside_ledger
 from tutelage.ledger.transaction import Transaction
 
+# Paths, and of each what is another if it is replaced or written to.
+_Files = dict[str, tuple[int, ...]]
 _NAME_AT_HOME = "ledger"  # of the file in the home of a member of a consortium
 _SUFFIX = ".ledger"
 _PAGE = 4096  # bytes, of which every ledger is a multiple
@@ -40,16 +42,16 @@ def ledgers_near(file: Path) -> list[Path]:
     return [path for path in _ledgers_of(_all_near(file)) if path != file]
 
 
-def _all_near(file: Path) -> dict[str, tuple[int, ...]]:
+def _all_near(file: Path) -> _Files:
     near = _all_in(file.parent)
     if file.name == _NAME_AT_HOME:
         near |= _all_in(file.parent.parent)
     return near
 
 
-def _all_in(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Return the paths of all that is in a folder, and of each what is another if it is replaced or written to."""
-    found = dict[str, tuple[int, ...]]()
+def _all_in(folder: Path) -> _Files:
+    """Return all that is in a folder."""
+    found = _Files()
     with suppress(OSError), os.scandir(folder) as entries:  # it is not there, or may not be listed
         for entry in entries:
             with suppress(OSError):  # a link that leads nowhere
@@ -87,7 +89,7 @@ class Copies:
         self._file = file
         self._opening = opening
         # The files near the ledger when copies were looked for.
-        self._all = dict[str, tuple[int, ...]]()
+        self._all = _Files()
         self._known = dict[Path, Store]()
 
     def look(self) -> None:

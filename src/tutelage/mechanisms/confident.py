@@ -39,8 +39,15 @@ class _WithThreshold(Mechanism):
 
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
         """Return the most that one query can be: a check and an answer."""
-        check = self._check(self.threshold, self.sigma_threshold, n_classes, unit, simulated)
-        return Composed((check, NoisyArgmaxGaussian(self.sigma_vote, n_classes, unit, simulated)))
+        check = self._check(
+            self.threshold,
+            self.sigma_threshold,
+            n_classes,
+            unit,
+            simulated,
+        )
+        answer = NoisyArgmaxGaussian(self.sigma_vote, n_classes, unit, simulated)
+        return Composed((check, answer))
 
     def _release(self, votes: VoteHistogram, offsets: IntArray, noise: NoiseSource) -> Release:
         """Check every query, where max_j (n_j − o_j) + Z ≥ T in whole votes, and answer those that pass."""
@@ -138,7 +145,8 @@ class InteractiveGNMax(_WithThreshold):
         # votes, student: (queries, classes); is_sure, confirmed: (queries,)
         self.check(votes, predictions)
         student = np.asarray(predictions, np.float64)
-        release = self._release(votes, self.offsets(student, votes.n_teachers), noise)
+        expected = self.offsets(student, votes.n_teachers)
+        release = self._release(votes, expected, noise)
         is_sure = student.max(axis=1) > self.confidence
         confirmed = ~release.voted & is_sure
         release.labels[confirmed] = student[confirmed].argmax(axis=1)
@@ -150,4 +158,5 @@ class InteractiveGNMax(_WithThreshold):
 
         Whole votes, so that the check compares integers and rounding cannot depend on the votes.
         """
-        return np.rint(n_teachers * np.asarray(predictions, np.float64)).astype(np.int64)
+        chances = np.asarray(predictions, np.float64)
+        return np.rint(n_teachers * chances).astype(np.int64)

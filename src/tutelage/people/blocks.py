@@ -30,12 +30,19 @@ class PeopleBlock(Private):
     @property
     def group_of_rows(self) -> IntArray:
         """Index of the group of each row, of one group of all people where groups are not told apart."""
-        return np.zeros(len(self.labels), np.int64) if self.groups is None else self.groups
+        if self.groups is None:
+            return np.zeros(len(self.labels), np.int64)
+        return self.groups
 
     def only(self, kept: IntArray | slice) -> "PeopleBlock":
         """Return some of the rows."""
         groups = None if self.groups is None else self.groups[kept]
-        return PeopleBlock(self.rows[kept], self.labels[kept], self.people[kept], groups)
+        return PeopleBlock(
+            self.rows[kept],
+            self.labels[kept],
+            self.people[kept],
+            groups,
+        )
 
 
 SumOfBlocks = Callable[[Iterable[PeopleBlock], "Vectors"], BallotSum]
@@ -155,11 +162,12 @@ def in_turn(blocks: Iterable[PeopleBlock]) -> Iterator[PeopleBlock]:
     """Yield the blocks, and refuse one whose people may be in another: a ballot of two parts would count twice."""
     last = -1
     for block in blocks:
-        if not len(block.people) or np.any(np.diff(block.people) < 0) or block.people[0] <= last:
+        people = block.people
+        if not len(people) or np.any(np.diff(people) < 0) or people[0] <= last:
             raise InvalidBallotError(
                 "Every block of private rows must hold all rows of its people, in ascending order."
             )
-        last = int(block.people[-1])
+        last = int(people[-1])
         yield block
 
 

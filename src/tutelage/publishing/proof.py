@@ -56,7 +56,11 @@ _SLACK = 1e-6  # relative: costs come out the same to more digits on every machi
 
 
 def prove(
-    card: PrivacyCard, where: str, history: History | None = None, *, with_proposal: bool = True
+    card: PrivacyCard,
+    where: str,
+    history: History | None = None,
+    *,
+    with_proposal: bool = True,
 ) -> None:
     """Refuse a card whose numbers disagree with what its event, its ledger and, `with_proposal`, its proposal prove."""
     stated = card.guarantee
@@ -73,7 +77,8 @@ def prove(
     # Beside it must be the ε of everything in the ledger.
     if stated.alone is not None and not card.covers_ledger:
         _disagree(where, "ε", stated.epsilon.epsilon, budget.budget, "its budget")
-    for name, cost in (("ε", stated.epsilon), ("ε of this release by itself", stated.alone)):
+    costs = {"ε": stated.epsilon, "ε of this release by itself": stated.alone}
+    for name, cost in costs.items():
         # The budget, which holds for more, was checked.
         if cost is not None and (cost.epsilon < budget.budget or cost.delta < budget.delta):
             proved = _proved_epsilon(_at_limits(card.event), cost.delta, cost.order)
@@ -82,7 +87,8 @@ def prove(
     if stated.if_added_or_removed is not None:
         # Beside an ε of other releases too; or where one who leaves changes a teacher's ballot.
         proved = inf
-        are_sums = all(isinstance(part.event, NoisySumGaussian) for part in card.event.flatten())
+        parts = card.event.flatten()
+        are_sums = all(isinstance(part.event, NoisySumGaussian) for part in parts)
         if are_sums and not card.covers_ledger:
             proved = data_independent.epsilon_if_added_or_removed(card.event, stated.epsilon.delta)
         _check_stated(
@@ -117,7 +123,8 @@ def _at_limits(event: Event) -> Event:
     times = count_releases([event])
     checks, answers = _checks_and_answers(times)
     if len(checks) == len(answers) == 1:
-        times[answers[0]] = max(times[answers[0]], times[checks[0]])
+        most = max(times[answers[0]], times[checks[0]])
+        times[answers[0]] = most
     return event_of(times)
 
 
@@ -221,8 +228,10 @@ def _check_budget(card: PrivacyCard, where: str) -> None:
             _disagree(where, "the order of ε", card.epsilon.order, limit.order, "its budget")
     else:
         _check_stated(most, _proved_epsilon(card.event, budget.delta, None), "the budget", where)
-    if budget.remaining is not None and not isclose(spent + budget.remaining, most, rel_tol=_SLACK):
-        _disagree(where, "spent + remaining", spent + budget.remaining, most, "its budget")
+    if budget.remaining is not None:
+        total = spent + budget.remaining
+        if not isclose(total, most, rel_tol=_SLACK):
+            _disagree(where, "spent + remaining", total, most, "its budget")
     shares = sum(batch.share for batch in budget.batches)
     if budget.batches and not isclose(shares, spent, rel_tol=_SLACK, abs_tol=1e-9):
         _disagree(where, "the sum of its batches", shares, spent, "the spent share of the budget")

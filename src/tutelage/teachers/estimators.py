@@ -88,7 +88,8 @@ class EstimatorTeachers(Ensemble):
                 )
                 yield number, ballot
 
-        return ballots_of_teachers(without_lost(ballots()), len(teachers), len(queries))
+        known = without_lost(ballots())
+        return ballots_of_teachers(known, len(teachers), len(queries))
 
     def fit_ballots(
         self,
@@ -130,7 +131,12 @@ class EstimatorTeachers(Ensemble):
 
 
 def _train_and_vote(
-    X: Matrix, y: IntArray, seed: int, estimator: object, X_public: Matrix, n_classes: int
+    X: Matrix,
+    y: IntArray,
+    seed: int,
+    estimator: object,
+    X_public: Matrix,
+    n_classes: int,
 ) -> Ballots:
     return _vote(_train(X, y, seed, estimator), X_public, n_classes)
 
@@ -146,7 +152,8 @@ def _vote(teacher: Any, X_public: Matrix, n_classes: int) -> Ballots:
         return np.full(len(X_public), ABSTAIN, np.int16)
     # Each teacher gets rows of its own: one that scales them in place would show its scale to all who come after it.
     ballot = np.asarray(teacher.predict(deepcopy(X_public)))
-    if ballot.shape != (len(X_public),) or not np.isin(ballot, np.arange(n_classes)).all():
+    classes = np.arange(n_classes)
+    if ballot.shape != (len(X_public),) or not np.isin(ballot, classes).all():
         raise InvalidBallotError("A teacher must predict one known class per row.")
     return ballot.astype(np.int16)
 
