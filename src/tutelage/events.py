@@ -34,6 +34,7 @@ from tutelage._internal.validation import (
     noise_scale,
     number_of_votes,
     probability,
+    require_instance,
 )
 from tutelage.exceptions import (
     InvalidDataError,
@@ -344,12 +345,12 @@ class SummedNoise(Event):
     shares: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.event, _Summable):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidParameterError(
-                "SummedNoise.event",
-                "be a NoisyArgmaxGaussian, ConfidenceCheck, InteractiveCheck or NoisySumGaussian",
-                f"a {type(self.event).__name__}",
-            )
+        require_instance(
+            "SummedNoise.event",
+            "be a NoisyArgmaxGaussian, ConfidenceCheck, InteractiveCheck or NoisySumGaussian",
+            self.event,
+            _Summable,
+        )
         settle(self, "shares", integer_at_least, 1)
         if self.shares > _MOST_SHARES:
             raise InvalidParameterError("SummedNoise.shares", f"be at most {_MOST_SHARES}")

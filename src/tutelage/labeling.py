@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from tutelage._internal.releases import on_one_day
 from tutelage._internal.typing import ABSTAIN, Array, FloatArray, IntArray, Matrix
+from tutelage._internal.validation import require_instance
 from tutelage._internal.warned import warn
 from tutelage.accounting import Accountant
 from tutelage.ballots import OneHot, VoteHistogram
@@ -88,15 +89,8 @@ class LabelingSession:
         X_voted: npt.ArrayLike | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        values: dict[str, tuple[object, type[Any]]] = {
-            "mechanism": (mechanism, Mechanism),
-            "ledger": (ledger, Ledger),
-        }
-        for name, (value, kind) in values.items():
-            if not isinstance(value, kind):
-                raise InvalidParameterError(
-                    f"LabelingSession.{name}", f"be a {kind.__name__}", f"a {type(value).__name__}"
-                )
+        require_instance("LabelingSession.mechanism", "be a Mechanism", mechanism, Mechanism)
+        require_instance("LabelingSession.ledger", "be a Ledger", ledger, Ledger)
         require_name_of_its_own(mechanism)
         self._voters = _voters_of(voters, X_voted)
         self.mechanism: Final = mechanism

@@ -67,6 +67,8 @@ def sentences() -> list[str]:
             match node:
                 case ast.Call(args=[ast.Starred(), *_]):
                     continue
+                case ast.Call(func=ast.Name(id="require_instance"), args=[*said, _]):
+                    found.add(f"Problem: {problem(ast.Call(node.func, said, []))}")
                 case ast.Call(func=ast.Name(id=kind)) if kind in OF_PROBLEMS:
                     found.add(f"Problem: {problem(node)}")
                 case ast.Call(func=ast.Name(id=kind), args=[message, *_]) if (

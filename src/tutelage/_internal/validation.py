@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from math import inf
 from numbers import Integral, Real
+from types import UnionType
 
 import numpy as np
 import numpy.typing as npt
@@ -119,6 +120,12 @@ def _number(
             if fits(number):
                 return number
     raise InvalidParameterError(f"{owner}.{name}", rule, quote(value))
+
+
+def require_instance(name: str, must: str, value: object, kind: type | UnionType) -> None:
+    """Refuse a value that is no instance of a class; only its type is quoted."""
+    if not isinstance(value, kind):
+        raise InvalidParameterError(name, must, f"a {type(value).__name__}")
 
 
 def hmac_key(key: object, owner: str) -> bytes:

@@ -15,7 +15,7 @@ from tutelage._internal.files import ArrayForm, name_in, read_arrays
 from tutelage._internal.gate import user_path
 from tutelage._internal.streams import own_streams
 from tutelage._internal.typing import ABSTAIN, Array, Ballots, is_series
-from tutelage._internal.validation import integer_at_least
+from tutelage._internal.validation import integer_at_least, require_instance
 from tutelage.exceptions import (
     InvalidBallotError,
     InvalidDataError,
@@ -76,7 +76,10 @@ class CallableTeachers(Ensemble):
         if len(teachers) == 0 or not all(callable(teacher) for teacher in teachers):
             raise InvalidParameterError("CallableTeachers.teachers", "be one or more callables")
         self._teachers = list(teachers)
-        self._unit = _known_unit(unit, "CallableTeachers")
+        require_instance(
+            "CallableTeachers.unit", "be a PrivacyUnit, such as Shards.unit", unit, PrivacyUnit
+        )
+        self._unit = unit
         self._max_workers = integer_at_least(max_workers, 1, "max_workers", "CallableTeachers")
 
     def ballots(self, X_public: Array) -> Ballots:
@@ -141,7 +144,10 @@ class RecordedTeachers(Ensemble):
         unit: PrivacyUnit,
     ) -> None:
         super().__init__(n_classes)
-        self._unit = _known_unit(unit, "RecordedTeachers")
+        require_instance(
+            "RecordedTeachers.unit", "be a PrivacyUnit, such as Shards.unit", unit, PrivacyUnit
+        )
+        self._unit = unit
         keys = _keys(X_public)
         self._ballots = _as_ballots(ballots, len(keys), n_classes, _BALLOTS)
         self._places = dict[object, int]()
@@ -195,14 +201,6 @@ def _check_form(ballots: Array | ArrayForm, n_rows: int, what: str) -> None:
         raise InvalidBallotError(
             f"{what} must be integers, one for each of the {n_rows} rows asked."
         )
-
-
-def _known_unit(unit: object, owner: str) -> PrivacyUnit:
-    if not isinstance(unit, PrivacyUnit):
-        raise InvalidParameterError(
-            f"{owner}.unit", "be a PrivacyUnit, such as Shards.unit", f"a {type(unit).__name__}"
-        )
-    return unit
 
 
 def _keys(X_public: ArrayLike) -> list[object]:

@@ -17,7 +17,12 @@ from tutelage._internal.gate import MODEL, require_input
 from tutelage._internal.outputs import open_private
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN, Array, Ballots, IntArray, Matrix
-from tutelage._internal.validation import integer_at_least, number_between, positive
+from tutelage._internal.validation import (
+    integer_at_least,
+    number_between,
+    positive,
+    require_instance,
+)
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, literal
 from tutelage.networks import device_named
 from tutelage.partition import Shards
@@ -145,13 +150,6 @@ class _WeightsFile:
             raise InvalidDataError(f"{path} is not a readable safetensors file.") from None
 
 
-def _require_network(network: object) -> None:
-    if not isinstance(network, Network):
-        raise InvalidParameterError(
-            "NetworkTeachers.network", "be a Network(factory)", f"a {type(network).__name__}"
-        )
-
-
 @final
 class NetworkTeachers(Ensemble):
     """One neural network per shard.
@@ -183,7 +181,7 @@ class NetworkTeachers(Ensemble):
         n_jobs: int | None = None,
         progress: bool = False,
     ) -> None:
-        _require_network(network)
+        require_instance("NetworkTeachers.network", "be a Network(factory)", network, Network)
         super().__init__(n_classes, seed, n_jobs, progress=progress)
         self._network = network
         self._engine = Engine(
