@@ -12,7 +12,6 @@ from tutelage.audit import PrivateRows, check_fit
 from tutelage.ballots import BallotSum, add_sums, tally_few
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
-from tutelage.ledger.account import Queries
 from tutelage.mechanisms import CappedGNMax, Release
 from tutelage.partition import Shards
 from tutelage.teachers import NearestQueries, NearestTeachers, VectorBallots
@@ -78,7 +77,7 @@ def _in_a_session(
 def _per_batch(
     teachers: NearestTeachers, mechanism: CappedGNMax, ledger: Ledger, batches: list[Matrix]
 ) -> None:
-    ledger.account.reserve(Queries(mechanism.event_of_one(3, ledger.unit, simulated=True), 1))
+    ledger.account.reserve(mechanism.event_of_one(3, ledger.unit, simulated=True), 1)
     for X in batches:
         votes = teachers.few_votes(X).first(mechanism.cap)
         cast = votes.teachers, votes.queries, votes.labels

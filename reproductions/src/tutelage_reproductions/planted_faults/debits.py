@@ -11,7 +11,6 @@ from tutelage.ballots import VoteHistogram
 from tutelage.events import Event, NoisyArgmaxGaussian
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
-from tutelage.ledger.account import Queries
 from tutelage.mechanisms import Mechanism, Release
 from tutelage.mechanisms.noisy_argmax import noisy_argmax
 from tutelage.noise import NoiseSource, SimulationNoise
@@ -78,7 +77,7 @@ def _debit_afterwards(
 ) -> IntArray:
     release = mechanism.release(votes, SimulationNoise(0))
     ledger.account.reserve(
-        Queries(mechanism.event_of_one(votes.n_classes, votes.unit, simulated=True), len(X))
+        mechanism.event_of_one(votes.n_classes, votes.unit, simulated=True), len(X)
     )
     return release.labels
 
@@ -99,7 +98,7 @@ def _balanced_at_a_discount(
 ) -> IntArray:
     kept = _balanced_of(mechanism.release(votes, SimulationNoise(0)).labels, X)
     ledger.account.reserve(
-        Queries(mechanism.event_of_one(votes.n_classes, votes.unit, simulated=True), len(kept))
+        mechanism.event_of_one(votes.n_classes, votes.unit, simulated=True), len(kept)
     )
     return kept
 
