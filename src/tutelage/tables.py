@@ -37,6 +37,7 @@ _SEVERAL = "of several types"
 _MOMENT = "datetime"
 # A number beyond the integers of a column, perhaps with one kind of mark between its digits; no time, no two numbers.
 _LONG = re.compile(r"(?=(\D*+\d){19})\W*+\d++([\W_]?)(\d|\2)*+\W*")
+_LEAST_LONG = 19  # characters
 _CATEGORIES = "categories of "  # before the type of categories that are no text
 TRUTH_TYPE = "boolean"
 NUMBER_TYPES = frozenset({"integer", "float64", "float32"})
@@ -260,11 +261,14 @@ def require_type(
         return  # a missing one is refused, with advice, where the columns become numbers
     kind = private.type_of(name)
     if kind == TEXT_TYPE:
-        for cell in private.column(name):
-            if isinstance(cell, str) and _LONG.fullmatch(cell):
-                # After such a number in the first row, pandas leaves empty cells of all others as they are written.
-                how = "holds text, and a number of 19 digits or more"
-                raise chosen_by_a_cell(private, name, how, advice)
+        cells = private.column(name).tolist()
+        long = [
+            cell for cell in cells if isinstance(cell, str) and str.__len__(cell) >= _LEAST_LONG
+        ]
+        if any(map(_LONG.fullmatch, long)):
+            # After such a number in the first row, pandas leaves empty cells of all others as they are written.
+            how = "holds text, and a number of 19 digits or more"
+            raise chosen_by_a_cell(private, name, how, advice)
     is_wanted = kind in wanted or kind.removeprefix(_CATEGORIES) in wanted
     if kind == _EMPTY or (_SEVERAL not in kind and is_wanted):
         return
