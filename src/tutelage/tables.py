@@ -262,9 +262,10 @@ def require_type(
     kind = private.type_of(name)
     if kind == TEXT_TYPE:
         cells = private.column(name).tolist()
-        long = [
-            cell for cell in cells if isinstance(cell, str) and str.__len__(cell) >= _LEAST_LONG
-        ]
+        # Readers make equal cells one object. By it, no code of a cell's own class runs.
+        different = dict(zip(map(id, cells), cells, strict=True)).values()
+        texts = [cell for cell in different if isinstance(cell, str)]
+        long = [text for text in texts if str.__len__(text) >= _LEAST_LONG]
         if any(map(_LONG.fullmatch, long)):
             # After such a number in the first row, pandas leaves empty cells of all others as they are written.
             how = "holds text, and a number of 19 digits or more"
