@@ -13,6 +13,7 @@ from tutelage.accounting import Accountant, pate_bounds
 from tutelage.events import NoisyArgmaxLaplace, Repeated
 from tutelage.privacy import PrivateEpsilon
 from tutelage_reproductions.epsilons import data_independent_moments
+from tutelage_reproductions.two_sided_bound import log_q_discrete
 
 ORACLE = json.loads((GOLDEN / "pate2017.json").read_text())
 
@@ -61,7 +62,7 @@ def exact_moment(counts: np.ndarray, scale: float, moment: float) -> float:
 )
 def test_theorem_3_is_never_below_the_truth_for_the_discrete_mechanism(counts, scale, moment):
     votes = VoteHistogram(np.array([counts]), sum(counts))
-    log_q = pate_bounds.log_q_discrete(votes, scale)
+    log_q = log_q_discrete(votes, scale)
     bound = pate_bounds.log_moments(log_q, scale, np.array([moment]))[0, 0]
     assert bound >= exact_moment(np.array(counts), scale, moment) * (1 - 1e-9) - 1e-13
 
@@ -72,7 +73,7 @@ def test_the_discrete_q_is_never_below_the_truth_and_exact_for_two_classes(count
     masses = discrete_laplace_masses(scale, int(40 * scale) + 100)
     law = label_probabilities(np.array(counts), masses)
     exact = np.delete(law, np.argmax(counts)).sum()  # not 1 − P(plurality), which cancels
-    found = float(np.exp(pate_bounds.log_q_discrete(votes, scale)[0]))
+    found = float(np.exp(log_q_discrete(votes, scale)[0]))
     assert found >= exact * (1 - 1e-9)
     if len(counts) == 2:
         assert found == pytest.approx(exact, rel=1e-6, abs=1e-15)
@@ -81,5 +82,5 @@ def test_the_discrete_q_is_never_below_the_truth_and_exact_for_two_classes(count
 def test_lemma_4_would_be_too_small_for_the_discrete_mechanism():
     tie_against_the_plurality = VoteHistogram(np.array([[3, 4]]), 7)
     lemma_4 = pate_bounds.log_q_laplace(tie_against_the_plurality, 0.8)
-    truth = pate_bounds.log_q_discrete(tie_against_the_plurality, 0.8)
+    truth = log_q_discrete(tie_against_the_plurality, 0.8)
     assert lemma_4 < truth

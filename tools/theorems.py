@@ -66,7 +66,10 @@ THEOREMS = {
         ("Conversion; Mironov 2017 Proposition 3, PATE 2017 Theorem 1", "accounting.rdp:classic"),
         ("PATE 2017 Theorem 3", "accounting.pate_bounds:log_moments"),
         ("PATE 2017 Lemma 4", "accounting.pate_bounds:log_q_laplace"),
-        ("Lemma 4 for discrete noise and ties", "accounting.pate_bounds:log_q_discrete"),
+        (
+            "Lemma 4 for discrete noise and ties",
+            "tutelage_reproductions.two_sided_bound:log_q_discrete",
+        ),
     ],
     "pate2018.md": [
         ("PATE 2018 Theorem 6 and Proposition 10", "accounting.pate_bounds:answer_costs"),

@@ -53,6 +53,7 @@ from tutelage_reproductions.smooth_sensitivity import (
     needed_noise,
     tail_of,
 )
+from tutelage_reproductions.two_sided_bound import log_q_discrete
 
 DELTA = 1e-5
 ARGMAX = {
@@ -207,7 +208,7 @@ def test_tables_are_close_to_the_theorems_and_never_below(kind):
     rows = np.array([[30, 3, 1], [20, 9, 5], [12, 11, 11], [34, 0, 0]])
     if kind == "laplace":
         event, votes = NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), VoteHistogram(rows, 34)
-        log_q = pate_bounds.log_q_discrete(votes, 5.0)
+        log_q = log_q_discrete(votes, 5.0)
         theorem = pate_bounds.log_moments(log_q, 5.0, np.array([4.0]))[:, 0] / 4
     else:
         event = NoisyArgmaxGaussian(8.0, 3, ONE_TEACHER)

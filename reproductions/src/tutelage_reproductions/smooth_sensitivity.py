@@ -27,6 +27,7 @@ from tutelage.events import (
 )
 from tutelage.exceptions import UnsupportedEventError
 from tutelage.publishing.cost_envelope import noise_to_pass
+from tutelage_reproductions.two_sided_bound import log_tail_of_difference
 
 # Log of the smallest probability told from 0; costs there are below 1e-20 of those of a close vote.
 LEAST = -60.0
@@ -87,7 +88,7 @@ def tail_of(event: Event) -> Tail:
         case NoisyArgmaxLaplace(scale=scale) if scale <= _WIDEST:
             # The tail of the difference of two discrete Laplace variables: docs/proofs/pate2017.md.
             reach = ceil(_LAPLACE_REACH * scale) + 1
-            log = pate_bounds.log_tail_of_difference(np.arange(0.0, reach + 1), scale)
+            log = log_tail_of_difference(np.arange(0.0, reach + 1), scale)
             return _of_upper_half(reach, log[:1], log[1:], 2)
         case NoisyArgmaxGaussian(sigma=sigma) if sigma <= _WIDEST:
             half = np.arange(-ceil(12 * sigma) - 1, ceil(12 * sigma) + 2)

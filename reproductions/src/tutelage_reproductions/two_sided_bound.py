@@ -46,9 +46,32 @@ def total_cost(log_q: FloatArray, pure_epsilon: float, orders: FloatArray) -> Fl
     return total
 
 
+def log_q_discrete(votes: VoteHistogram, scale: float) -> FloatArray:
+    """Return log q per query, private, by an exact union bound for discrete Laplace noise, ties to the lowest index."""
+    # behind, wins_ties, needed, log_tail: (queries, classes − 1); returned: (queries,)
+    behind, wins_ties = pate_bounds.gaps(votes)
+    # Z_j − Z_{j*} must reach this for class j to be reported.
+    needed = np.where(wins_ties, behind, behind + 1)
+    log_tail = log_tail_of_difference(needed, scale)
+    return np.minimum(np.logaddexp.reduce(log_tail, axis=1), 0)
+
+
+def log_tail_of_difference(needed: FloatArray, scale: float) -> FloatArray:
+    """Return log P(D ≥ needed) for the difference D of two discrete Laplace variables and needed ≥ 0.
+
+    With a = e^{−1/b}, P(D = d) = ((1−a)/(1+a))² a^d (d + (1+a²)/(1−a²)) for d ≥ 0; summed from d on, it is
+    a^d (d(1−a) + (1+a+2a²)/(1+a)) / (1+a)².
+    """
+    # needed, returned: (…)
+    a = np.exp(-1 / scale)
+    rest = -np.expm1(-1 / scale)
+    at_zero = (1 + a + 2 * a**2) / (1 + a)
+    return -needed / scale + np.log(needed * rest + at_zero) - 2 * np.log1p(a)
+
+
 def epsilon(votes: VoteHistogram, scale: float, delta: float) -> PrivateEpsilon:
     """Return ε of answering every query once with discrete Laplace noise, in both directions."""
-    total = total_cost(pate_bounds.log_q_discrete(votes, scale), 2 / scale, DEFAULT_ORDERS)
+    total = total_cost(log_q_discrete(votes, scale), 2 / scale, DEFAULT_ORDERS)
     found = RenyiCurve(DEFAULT_ORDERS, total).to_epsilon(delta)
     method = "closed form in place of Theorem 3, discrete noise, both directions, CKS 2020 Proposition 12"
     return PrivateEpsilon(found.epsilon, found.order, delta, votes.unit, method)

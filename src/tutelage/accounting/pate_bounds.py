@@ -3,10 +3,10 @@
 This is the reproduction path of the published figures. Vote-dependent results are private. Following the papers,
 Theorem 3 of 2017 and Theorem 6 of 2018 bound the divergence in one direction, from the data at hand to a neighbor.
 
-Two probabilities that the plurality loses to Laplace noise are at hand: Lemma 4, for the *continuous* noise of the
-paper, and an exact union bound for the *discrete* noise that tutelage draws, in which ties happen and may go against
-the plurality. For discrete noise Lemma 4 is not valid. Laplace answers of 2018 are accounted by Theorem 3 of 2017, as
-the paper's scripts do. Letters, conditions and proofs: docs/proofs/pate2017.md and docs/proofs/pate2018.md.
+The probability that the plurality loses to Laplace noise is that of Lemma 4, for the *continuous* noise of the paper.
+It is not valid for the *discrete* noise that tutelage draws, in which ties happen and may go against the plurality.
+Laplace answers of 2018 are accounted by Theorem 3 of 2017, as the paper's scripts do. Letters, conditions and proofs:
+docs/proofs/pate2017.md and docs/proofs/pate2018.md.
 """
 
 from typing import cast
@@ -65,16 +65,6 @@ def log_q_laplace(votes: VoteHistogram, scale: float) -> FloatArray:
     return np.minimum(np.logaddexp.reduce(log_each, axis=1), 0)
 
 
-def log_q_discrete(votes: VoteHistogram, scale: float) -> FloatArray:
-    """Return log q per query, private, by an exact union bound for discrete Laplace noise, ties to the lowest index."""
-    # behind, wins_ties, needed, log_tail: (queries, classes − 1); returned: (queries,)
-    behind, wins_ties = gaps(votes)
-    # Z_j − Z_{j*} must reach this for class j to be reported.
-    needed = np.where(wins_ties, behind, behind + 1)
-    log_tail = log_tail_of_difference(needed, noise_scale(scale, "scale", "log_q_discrete"))
-    return np.minimum(np.logaddexp.reduce(log_tail, axis=1), 0)
-
-
 def total_cost_2017(votes: VoteHistogram, scale: float) -> FloatArray:
     """Return the summed Rényi cost α(l)/l of all queries at l = 1..8 with continuous noise, in nats; private."""
     # log_q: (queries,); total, returned: (moments,)
@@ -98,19 +88,6 @@ def gaps(votes: VoteHistogram) -> tuple[FloatArray, Mask]:
     behind = counts.max(axis=1, keepdims=True) - counts
     wins_ties = places < winner
     return behind[others].reshape(shape), wins_ties[others].reshape(shape)
-
-
-def log_tail_of_difference(needed: FloatArray, scale: float) -> FloatArray:
-    """Return log P(D ≥ needed) for the difference D of two discrete Laplace variables and needed ≥ 0.
-
-    With a = e^{−1/b}, P(D = d) = ((1−a)/(1+a))² a^d (d + (1+a²)/(1−a²)) for d ≥ 0; summed from d on, it is
-    a^d (d(1−a) + (1+a+2a²)/(1+a)) / (1+a)².
-    """
-    # needed, returned: (…)
-    a = np.exp(-1 / scale)
-    rest = -np.expm1(-1 / scale)
-    at_zero = (1 + a + 2 * a**2) / (1 + a)
-    return -needed / scale + np.log(needed * rest + at_zero) - 2 * np.log1p(a)
 
 
 def total_cost_2018(
