@@ -194,14 +194,6 @@ def warnings_of_columns(sight: Sight) -> list[str]:
     return warnings
 
 
-def noise_of(mechanism: object) -> float | None:
-    """Return the noise of a mechanism, in ballots, if it has one standard deviation."""
-    for name in ("noise_multiplier", "sigma"):
-        if hasattr(mechanism, name):
-            return float(getattr(mechanism, name))
-    return None
-
-
 def least_noise(epsilon: float, delta: float) -> float:
     """Return about the least noise of one sum of ballots at (ε, δ), in ballots: one person moves it by two lengths."""
     return 2 / sqrt(most_shifts(epsilon, delta) or _LEAST_SHIFTS)

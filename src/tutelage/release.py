@@ -34,7 +34,7 @@ from tutelage.methods.requests import Facts, Outcome, Prepared, PreparedTiers
 from tutelage.noise import NoiseSource
 from tutelage.people.blocks import People
 from tutelage.people.memory import PeopleInMemory
-from tutelage.preflight import TO_INSIST, noise_of
+from tutelage.preflight import TO_INSIST
 from tutelage.privacy import ONE_TEACHER, PublicEpsilon, printed_up, round_up
 from tutelage.publishing import Proposal
 from tutelage.publishing.publication import Publication, publication_after_test
@@ -280,8 +280,7 @@ class PreparedRelease(Private):
         people: Any = self.people
         is_new = name not in boundary.ledger.register.fitting_by_cohort(self.most)
         if is_new and not self.once.insist:
-            noise = noise_of(self.method.mechanism)
-            fewest = _FEWEST_PER_NOISE * (noise or 0.0)
+            fewest = _FEWEST_PER_NOISE * (self.method.noise or 0.0)
             if not taking_part.all() and np.count_nonzero(taking_part) < fewest:
                 raise PreflightError(
                     f"Too few people take part in {literal(name)}: the budget of the others is spent, and those who "

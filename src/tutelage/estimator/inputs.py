@@ -55,7 +55,7 @@ from tutelage.people.groups import Grouping, groups_from
 from tutelage.people.memory import PeopleInMemory
 from tutelage.people.partitions import PeopleInPartitions
 from tutelage.people.tiers import Tiers
-from tutelage.preflight import Found, Sight, least_noise, noise_of, preflight, warnings_of_order
+from tutelage.preflight import Found, Sight, least_noise, preflight, warnings_of_order
 from tutelage.privacy import ROW
 from tutelage.publishing import Proposal
 from tutelage.release import Once
@@ -829,7 +829,7 @@ class Inputs(Parameters):
     def _least_noise(self, run: Resolved) -> float | None:
         """Return about the least noise of one sum of ballots; None if only a ledger knows it, which judged it."""
         if run.method.mechanism is not None:
-            return noise_of(run.method.mechanism)
+            return run.method.noise
         asked = self._asked(run, self._delta)
         limit = self._ledger.limit if isinstance(self._ledger, Ledger) else None
         stated = terms_of(asked, run.method.needs.accounting, limit).stated
