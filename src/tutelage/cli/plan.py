@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _FILES = ("plan.json", "plan.html")
 _KIND = "plan"
 _INFEASIBLE = 3  # exit code: the target is not expected to be reached
-_UNDECIDED = 4  # exit code: trials cannot tell
+_UNDECIDED = 4  # exit code: the gain is small or unknown
 _BY_SCHEMA = (
     "A plan tries methods on labeled public rows, and a schema has none. With a schema there is one method and nothing "
     "to plan: start `tutelage run` straight away, without [method]."
@@ -59,7 +59,7 @@ def plan(
 ) -> None:
     """Recommend a method for a target epsilon, with the accuracy to expect. No private label or cell enters the plan.
 
-    The exit code is 3 if the target is not expected to be reached, and 4 if trials cannot tell, so that you decide.
+    The exit code is 3 if the target is not expected to be reached, and 4 if the gain is small or unknown: you decide.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def choice_for(
 
 
 def _is_accepted(despite_plan: bool, plan: "Plan") -> bool:
-    """Return True if the release may be made; if trials cannot tell, the user at the terminal decides."""
+    """Return True if the release may be made; if the gain is small or unknown, the user at the terminal decides."""
     remark(f"plan: {plan.sentences()[0]}")
     if plan.undecided and not despite_plan:
         despite_plan = is_confirmed(

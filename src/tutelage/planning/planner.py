@@ -1,6 +1,6 @@
 """Find the method, its settings and the expected accuracy of the student for an ε, from public data alone."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import sqrt
 from typing import Any, TypeVar
@@ -27,7 +27,7 @@ from tutelage.planning.recommendation import (
     Plan,
     PlanPoint,
 )
-from tutelage.planning.references import Guess, guess_accuracy
+from tutelage.planning.references import Guess, gain_over_labels, guess_accuracy
 from tutelage.planning.trials import (
     MANY_TIMES,
     STILL_TO_COME,
@@ -50,6 +50,10 @@ _WIDEST = 0.3  # of an interval without trials whose middle is a prediction
 # Standard deviation of the prediction error, beyond that of single runs: docs/planning.md.
 _MODEL = 0.015
 _OTHER_DATA = 0.16  # the same if trials used other data
+# The same of a start from public labels, and of what other data sets say that it gains, in multiples of that.
+_START = 0.005
+_OF_GAIN = 0.5
+_LEAST_GAIN = 0.001  # over public labels: a plan that expects less refuses
 _NORMAL = 1.645  # standard deviations that hold nine of ten runs
 _CURVE = (0.5, 2.0, 4.0)  # times ε
 _LANDMARKS = (1000, 200, 60)  # fewer are safer from liars, and a little less accurate
@@ -334,14 +338,34 @@ def _by_trials(
     )
     whole = run_trials(ballots, known, target.people)
     alone = labels_alone(known)
+    if alone is not None:
+        # Of trials and other data sets, the larger number counts, which is too large by chance.
+        _, by_chance = whole.gain(alone)
+        whole = whole.shift(-by_chance)
     majority = known.goal.without_model(known.classes)
     shift = whole.expected - (again or first)[ballots].expected
 
+    def floor_of(method: Method) -> float:
+        """Return what a student starts from, and gains over public labels as releases of other data sets did."""
+        if alone is None or not method.needs.start:
+            return majority
+        accuracy = alone.expected
+        gain = gain_over_labels(
+            accuracy,
+            people=target.people,
+            labels=len(known.classes),
+            classes=known.n_classes,
+            noise=method.noise or 0.0,
+        )
+        return max(majority, accuracy + gain)
+
     def with_floor(method: Method, trial: Trial) -> Trial:
-        by_labels = 0.0
-        if alone is not None and method.needs.start:
-            by_labels = alone.expected
-        return trial._replace(floor=max(majority, by_labels))
+        return trial._replace(floor=floor_of(method))
+
+    def interval(method: Method) -> Guess:
+        if alone is None or not method.needs.start:
+            return _interval(trials[method], known)
+        return _interval_of_start(alone, trials[method].expected - alone.expected, known)
 
     trials = {method: with_floor(method, trial.shift(shift)) for method, trial in again.items()}
     trials[ballots] = with_floor(ballots, whole)
@@ -354,24 +378,26 @@ def _by_trials(
     options = dict[Method, Option]()
     for method in trials | first:
         if method in trials:
-            guess = _interval(trials[method], known)
+            guess = interval(method)
         else:
             short = with_floor(method, first[method].shift(shift))
             guess = Guess(short.expected, 0, 1)
         options[method] = _option(method, target, guess, in_full=method in trials)
     here = _short_trial(best, sample, target) if few else first[best].expected
-    curve, advice = _outlook(best, winner, here, sample, target, progress=progress)
+    curve, advice = _outlook(best, winner, here, sample, target, floor_of, progress=progress)
     is_useful = _is_useful(winner, majority, alone)
-    is_unclear = target.people > MANY_TIMES * winner.people and is_worth(1.0, winner.floor)
+    is_unclear = target.people > MANY_TIMES * winner.people
+    if alone is not None:
+        is_unclear = winner.expected >= max(majority, alone.expected) + _LEAST_GAIN
     return Plan(
         target=target,
         evidence=OWN_LABELS if known.own else STAND_IN,
         majority=majority,
-        alone=None if alone is None else _interval(alone, known),
+        alone=None if alone is None else _interval_of_start(alone, 0.0, known),
         options=_best_first(options.values()),
         best=options[best],
         recommended=options[best] if is_useful else None,
-        undecided=not is_useful and is_unclear,
+        undecided=not is_useful and is_unclear and is_worth(1.0, winner.floor),
         asked=None if asked is None else options[asked],
         curve=_rising(curve, target.epsilon),
         advice=_best_first(advice),
@@ -417,22 +443,24 @@ def _outlook(
     here: float,
     sample: PublicLabels,
     target: Target,
+    floor_of: Callable[[Method], float],
     *,
     progress: bool,
 ) -> tuple[dict[float, float], list[Advice]]:
     """Return the expected accuracy at multiples of ε, and with twice as much of something.
 
-    `here` is what a short trial of the best method reaches.
+    `here` is what a short trial of the best method reaches, and `floor_of` is at least expected of a method.
     """
 
-    def expected_after(change: float) -> float:
-        return float(np.clip(winner.expected + change, winner.floor, 1))
+    def expected_after(change: float, method: Method = best) -> float:
+        return float(np.clip(winner.expected + change, floor_of(method), 1))
 
     curve = {1.0: winner.expected}
     for factor in progress_bar(_CURVE, "Other ε", len(_CURVE), shown=progress):
         # The noise is about inversely proportional to ε.
         less_noise = best.with_noise((best.noise or 0.0) / factor)
-        curve[factor] = expected_after(_short_trial(less_noise, sample, target) - here)
+        change = _short_trial(less_noise, sample, target) - here
+        curve[factor] = expected_after(change, less_noise)
     half = sample.fewer(0.5)
     if best.facts(None).of_sums and not target.labeled:  # all labels stay
         half = replace(sample, rows=half.rows, own=False)
@@ -449,7 +477,8 @@ def _is_useful(trial: Trial, majority: float, alone: Trial | None) -> bool:
     """Return whether a student is worth a release, by more than chance in the trials explains."""
     gains = [(trial.expected - majority, trial.error)]
     if alone is not None:
-        gains.append(trial.gain(alone))
+        gain, error = trial.gain(alone)
+        gains.append((gain, error if trial.expected > trial.floor else 0.0))
     return all(is_worth(gain - error, 0.0) for gain, error in gains)
 
 
@@ -473,6 +502,15 @@ def _interval(trial: Trial, known: PublicLabels) -> Guess:
     expected = trial.expected
     error = _MODEL if known.own else _OTHER_DATA
     reach = _NORMAL * sqrt(trial.spread**2 + error**2)
+    return Guess(expected, max(0.0, expected - reach), min(1.0, expected + reach))
+
+
+def _interval_of_start(alone: Trial, gain: float, known: PublicLabels) -> Guess:
+    """Return the same of a student that starts from public labels, and gains so much over them."""
+    share = alone.expected
+    of_labels = share * (1 - share) / len(known.classes)
+    reach = _NORMAL * sqrt(of_labels + _START**2 + (_OF_GAIN * gain) ** 2)
+    expected = share + gain
     return Guess(expected, max(0.0, expected - reach), min(1.0, expected + reach))
 
 

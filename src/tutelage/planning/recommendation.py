@@ -123,7 +123,8 @@ class Plan:
         The option to use: the best one. None if no method is expected to beat the majority class and public labels
         alone by half a point, beyond what chance explains.
     undecided : bool
-        Whether no option is recommended, but trials had too few people to tell what yours would add: you decide.
+        Whether no option is recommended, but a small gain over public labels is expected or, without these, trials
+        had too few people to tell what yours would add: you decide.
     asked : Option or None
         The option with the settings that the caller asked about, if any. It is compared, and never recommended.
     curve : tuple of PlanPoint
@@ -186,6 +187,12 @@ class Plan:
             if self.alone is not None and self.alone.expected > (self.majority or 0):
                 rival = f"a model of the public labels alone ({self.alone.expected:.1%})"
                 instead = "Use that model, which costs no ε"
+            if self.undecided and self.alone is not None:
+                gain = best.expected - max(self.alone.expected, self.majority or 0)
+                return (
+                    f"{with_epsilon}, a release is expected to beat {rival} by about {100 * gain:.1f} points: too "
+                    "little, or too uncertain, for a recommendation. You decide whether to spend the ε."
+                )
             if self.undecided:
                 return (
                     f"{with_epsilon}, trials cannot tell whether a release would beat {rival}. They saw no clear "
