@@ -216,7 +216,9 @@ def test_residuals_are_cut_where_public_rows_are_rarely(spread):
     shares = np.clip(0.5 + spread * rng.standard_normal(400), 0, 1)
     start = PublicStart.learn(bins, shares)
     tables = (np.zeros((5, 1)),)
-    means = Means((np.arange(4),), tables, tables, (np.ones(5),), (0,), np.array([0.5, 0.5]))
+    means = Means(
+        (np.arange(4),), tables, tables, (np.ones(5),), (0,), np.array([0.5, 0.5]), np.ones(1)
+    )
     assert means.largest_residual == LARGEST_RESIDUAL
     means = replace(means, public=start)
     wrong = np.abs(shares - start.apart)

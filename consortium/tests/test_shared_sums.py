@@ -449,7 +449,7 @@ def test_hospitals_that_answered_stand_for_all(sums):
     assert answer.sigma == pytest.approx(4 * event.sigma_of_share)
 
 
-OPENED = {"entities": NAMES, "values": [0] * 106}
+OPENED = {"entities": NAMES, "values": [0] * 156}
 DAMAGED = [
     np.zeros((1, 9), dtype=np.uint8),
     row_of(file="round"),
@@ -462,7 +462,7 @@ DAMAGED = [
         row_of(OPENED | {"entities": entities})
         for entities in ([*NAMES, "hospital-9"], NAMES[:1] * 2, [])
     ),
-    *(row_of(OPENED | {"values": values}) for values in ([0] * 105, [2**51] * 106)),
+    *(row_of(OPENED | {"values": values}) for values in ([0] * 155, [2**51] * 156)),
     row_of(*[OPENED] * 3),
 ]
 
@@ -662,7 +662,8 @@ def test_shortened_ballots_stand_for_whole_ones_of_all_hospitals_with_more_noise
         opened = one.beginning_of("first")
         weights = [opened.steps_of(name) for name in names]
         sum_of_all = _OpenedSum(tuple(names), tuple((sum(weights) * ballots).tolist()))
-        answer = _answer(sum_of_all, opened, one.events[0])
+        event = one.event_of_request(first_of(one).request, opened)
+        answer = _answer(sum_of_all, opened, event)
         values.append(answer.values.ravel())
         noise.append(answer.sigma)
     np.testing.assert_array_equal(values[0], values[1])

@@ -148,6 +148,7 @@ class Sums:
             seed=0,
             schema=self.schema,
             report=layout_of_classes(self.terms.classes) if self.terms.report else None,
+            agreed=True,
         )
 
     @property

@@ -35,7 +35,7 @@ class PATERegressor(RegressorMixin, Estimator):
     """Learn to predict a number from sensitive rows with a proved (ε, δ) differential privacy guarantee.
 
     Each person casts ballots that say in which bins of a public schema the person is and how large the number is, and
-    what the sums so far get wrong. Four noisy sums leave; the student is a table of effects, and no private row is in
+    what the sums so far get wrong. Only noisy sums leave; the student is a table of effects, and no private row is in
     it. Every call of `fit` is a new release. With a `ledger`, all releases share its budget.
 
     Parameters

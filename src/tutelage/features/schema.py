@@ -45,7 +45,12 @@ from tutelage.tables import (
 )
 
 _Column = Sequence[Any]  # the ends of a range, or categories
-_EVEN = 16  # bins of a number, of one width
+_EVEN = (
+    128,
+    64,
+    32,
+    16,
+)  # bins of a number, of one width; where people are few, they are joined to fewer
 _HALVES = 12  # and toward the lower end, each half as wide as the next
 _MOST_WHOLE = 24  # how far apart whole limits may be for each whole number to have a bin
 _NEARLY_ALL = 0.98
@@ -172,6 +177,11 @@ class Schema(PublicFeatureMap):
     def ordered(self) -> tuple[bool, ...]:
         """Whether the bins of each column, but for the last one, are intervals of numbers."""
         return tuple(_is_range(column) for column in self.columns.values())
+
+    @property
+    def levels(self) -> list[list[IntArray]]:
+        """How the bins of each column may be joined, from none joined to most: a number for each bin."""
+        return [_levels_of(column) for column in self.columns.values()]
 
     @property
     def categorical(self) -> Names:
@@ -384,15 +394,30 @@ def _problem_of(name: object, column: object) -> Problem:
     return Problem("Schema.columns", f"give {literal(quote(name))} {ranges}", quote(column))
 
 
-def edges_of(column: _Column) -> FloatArray:
-    """Return the lower ends of the bins of a number."""
+def edges_of(column: _Column, even: int = _EVEN[0]) -> FloatArray:
+    """Return the lower ends of the bins of a number, of which `even` would be of one width."""
     low, high = map(float, column)
-    if all(isinstance(end, Integral) for end in column) and high - low <= _MOST_WHOLE:
+    are_whole = all(isinstance(end, Integral) for end in column)
+    if are_whole and high - low <= _MOST_WHOLE:
         return np.arange(low, high + 1)
     halves = 2.0 ** -np.arange(1, _HALVES + 1)
-    shares = np.unique(np.concatenate([np.arange(_EVEN) / _EVEN, halves]))
-    edges = low + (high - low) * shares
-    return np.unique(round_to_13_digits(edges.astype(np.float64)))
+    shares = np.unique(np.concatenate([np.arange(even) / even, halves]))
+    edges = round_to_13_digits((low + (high - low) * shares).astype(np.float64))
+    # No whole number is between an end and the next whole number.
+    return np.unique(np.ceil(edges) if are_whole else edges)
+
+
+def _levels_of(column: _Column) -> list[IntArray]:
+    """Return the numbers that the bins of a column get by being joined, from none joined to most; the last is alone."""
+    if not _is_range(column):
+        return [np.arange(len(column) + 1)]
+    edges = edges_of(column)
+    levels = list[IntArray]()
+    for even in _EVEN:
+        wider = edges_of(column, even)
+        numbers = np.searchsorted(wider, edges, side="right") - 1
+        levels.append(np.append(numbers, len(wider)))
+    return levels
 
 
 def _bin_names(column: _Column) -> list[str]:

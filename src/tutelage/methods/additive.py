@@ -1,10 +1,10 @@
-"""Without public rows: three noisy sums over a public schema, from which an additive model follows."""
+"""Without public rows: noisy sums over a public schema, from which an additive model follows."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from math import inf, sqrt
+from math import sqrt
 from typing import Any, NamedTuple, Self, TypeVar, final
 
 import numpy as np
@@ -33,15 +33,14 @@ from tutelage.methods.sums import (
 from tutelage.people.blocks import PeopleBlock
 from tutelage.reporting.measured import ClassLayout
 from tutelage.students.additive import (
-    HALF,
     AdditiveClassifier,
-    Columns,
     Effects,
     Scores,
     TableOfEffects,
     by_bins,
 )
 from tutelage.students.stacking import (
+    deviations_of,
     joint_ballots,
     radius_of,
     weights_of,
@@ -51,14 +50,20 @@ from tutelage.students.stacking import (
 
 # Shares of all 1/σ². The first is doubled: counts are never negative, so a replaced ballot moves their sum by √2
 # lengths, and not by 2.
-_COUNTS = 2 * 0.45
-_RESIDUALS = 0.25
-_WEIGHTS = 0.3
+# The others are those of all sums of residuals, and of all sums for weights.
+_SHARES = (2 * 0.45, 0.25, 0.3)
+_SHARES_OF_MANY = (2 * 0.3, 0.4, 0.3)  # if there are several rounds
 _STEPS = 2**10  # of a count, where a person has several rows
 _RESIDUAL_STEPS = 2**16
 _LONGEST = round(0.8 * sqrt(2) * _RESIDUAL_STEPS)  # residual: of one of two classes .8
 _PEOPLE_OF_BIN = 8.0  # deviations of the noise
+_PEOPLE_OF_FINE_BIN = 20.0
 _MOST_DOUBLINGS = 3  # of the width of bins
+# The cells of a first release serve all that follow, whose sums are averaged: then the noise hides fewer people.
+_FOLLOWING = 16
+MOST_ROUNDS = 5
+_PEOPLE_OF_ROUND = 400.0  # deviations of the noise on the count of a bin, for each more round
+_WEIGHTS_OF_ROUNDS = 128  # of all rounds at most: a ballot has as many numbers as there are pairs of weights
 
 
 _AnyEffects = TypeVar("_AnyEffects", bound=Effects)
@@ -88,6 +93,7 @@ class ColumnCells(NamedTuple):
     cells: tuple[IntArray, ...]  # in which each bin of each column is counted
     n_cells: int  # of all columns
     start: PublicStart | None  # what rows with public targets say, if there are any
+    rounds: int  # each of a sum of residuals, and one of weights
 
 
 class SumsOverSchema(NoisySums):
@@ -108,7 +114,7 @@ class SumsOverSchema(NoisySums):
         return []
 
     @abstractmethod
-    def most(self, sizes: Sizes) -> list[tuple[float, Vector]]:
+    def most(self, sizes: Sizes, rounds: int) -> list[tuple[float, Vector]]:
         """Return the share of all 1/σ² that each sum takes, and the form of its ballots at most."""
 
     def event_of_one(self, sizes: Sizes) -> Event:
@@ -116,9 +122,16 @@ class SumsOverSchema(NoisySums):
         return Composed((self.event_of_sums(sizes), *self.event_of_count(sizes)))
 
     def event_of_sums(self, sizes: Sizes) -> Event:
-        """Return the most that all sums are, where the number of people is public."""
+        """Return the most that all sums are, where the number of people is public.
+
+        The sums of several rounds have the same shares together, and so cost as much; a little less, as noise in whole
+        numbers costs more than other noise, and the more so, the smaller it is.
+        """
+        return self._event_of_rounds(sizes, 1)
+
+    def _event_of_rounds(self, sizes: Sizes, rounds: int) -> Event:
         events = list[Event]()
-        for share, form in self.most(sizes):
+        for share, form in self.most(sizes, rounds):
             events.append(self._sum(share).most(form, simulated=sizes.simulated))
         events += event_of_report(self.calibrated.noise_multiplier, sizes)
         return Composed(tuple(events))
@@ -135,10 +148,12 @@ class SumsOverSchema(NoisySums):
                 f"be set to a Schema if the method is {type(self).__name__}",
             )
         turns = yield from self.turns(public, self._about(public, schema))
-        cells = self._cells(public, schema, turns[0].n)
+        people = self._in_deviations(public, turns[0].n)
+        cells = _cells_of(schema, people)
         start = yield from self.start(public, turns[0])
         n_cells = sum(int(cell[-1]) + 1 for cell in cells)
-        columns = ColumnCells(schema, cells, n_cells, start)
+        rounds = _number_of_rounds(public, people)
+        columns = ColumnCells(schema, cells, n_cells, start, rounds)
         student, class_weight, turn = yield from newest(
             turns,
             partial(self.student_of, public, columns),
@@ -194,24 +209,13 @@ class SumsOverSchema(NoisySums):
             about += [data_digest(public.rows, public.labels).hex(), "targets"]
         return about
 
-    def _cells(
-        self,
-        public: Public,
-        schema: Schema,
-        n_people: int,
-    ) -> tuple[IntArray, ...]:
-        """Return cells in which the noise of the first sum hides few people: the cell of each bin of each column."""
+    def _in_deviations(self, public: Public, n_people: int) -> float:
+        """Return about how many people there are, in deviations of the noise of the first sum on the count of a bin."""
         sizes = public.sizes
-        # The cells of a first release serve all that follow, whose sums are averaged: then the noise hides fewer.
-        people = inf
-        if public.release is None:
-            share, _ = self.most(sizes)[0]
-            noise = self.calibrated.noise_multiplier * sqrt(len(sizes.bins) / share)
-            people = n_people / noise
-        cells = list[IntArray]()
-        for n_bins, ordered in zip(schema.bins, schema.ordered, strict=True):
-            cells.append(_cell_of_bins(n_bins, people, ordered=ordered))
-        return tuple(cells)
+        share, _ = self.most(sizes, 1)[0]
+        noise = self.calibrated.noise_multiplier * sqrt(len(sizes.bins) / share)
+        following = 1 if public.release is None else _FOLLOWING
+        return following * n_people / noise
 
     def start(self, _public: Public, _first: Turn, /) -> Asking[PublicStart | None]:
         """Return what public rows say before anything is asked, if they have targets."""
@@ -220,6 +224,7 @@ class SumsOverSchema(NoisySums):
     def _ask(
         self,
         sizes: Sizes,
+        rounds: int,
         past: Past,
         place: int,
         turn: Turn,
@@ -227,8 +232,8 @@ class SumsOverSchema(NoisySums):
         sum_of: SumOf,
     ) -> Asking[AveragedSum]:
         """Ask for the sum at this place, by ballots of this form, or recall it; see `Turn.ask`."""
-        share, _ = self.most(sizes)[place]
-        total = None if place else self.event_of_sums(sizes)
+        share, _ = self.most(sizes, rounds)[place]
+        total = None if place else self._event_of_rounds(sizes, rounds)
         return turn.ask(
             self._sum(share),
             form,
@@ -255,7 +260,7 @@ class SumsOverSchema(NoisySums):
         """
         entries = partial(entries_of, columns.cells, columns.n_cells)
         averaged = yield from self._ask(
-            public.sizes, past, 0, turn, form, partial(sum_of_entries, entries)
+            public.sizes, columns.rounds, past, 0, turn, form, partial(sum_of_entries, entries)
         )
         by_sum = effects.of(
             averaged.values,
@@ -270,12 +275,13 @@ class SumsOverSchema(NoisySums):
     def _ask_residuals(
         self,
         sizes: Sizes,
+        rounds: int,
         past: Past,
         turn: Turn,
         effects: _AnyEffects,
         residuals_of: Callable[[_AnyEffects, IntArray, PeopleBlock], IntArray],
     ) -> Asking[tuple[_AnyEffects, AveragedSum]]:
-        """Ask for the second sum: what the effects get wrong in each group. Return them averaged over releases, too.
+        """Ask what the effects get wrong in each group. Return them averaged over releases, too.
 
         `residuals_of` returns the residuals of rows, shape (rows, outputs), by the effects and the groups of the rows.
         """
@@ -292,8 +298,16 @@ class SumsOverSchema(NoisySums):
             return cells, np.broadcast_to(residuals[:, :, None], cells.shape)
 
         residuals = yield from self._ask(
-            sizes, past, 1, turn, form, partial(sum_of_entries, entries)
+            sizes,
+            rounds,
+            past,
+            1 + 2 * len(effects.corrections),
+            turn,
+            form,
+            partial(sum_of_entries, entries),
         )
+        if rounds > 1:
+            return effects, residuals
         tables = past["tables"].with_mean(np.concatenate(effects.tables), turn.n)
         per_column = np.split(tables, np.cumsum(n_groups)[:-1])
         return replace(effects, tables=tuple(per_column)), residuals
@@ -305,20 +319,23 @@ class SumsOverSchema(NoisySums):
     def _ask_joint(
         self,
         sizes: Sizes,
+        rounds: int,
         past: Past,
         turn: Turn,
+        effects: Effects,
         n_weights: int,
         ballots_of: Callable[[Matrix, IntArray], IntArray],
     ) -> Asking[AveragedSum]:
-        """Ask for the third sum, of gradient and Gram matrix: how much of the effects and corrections to believe."""
+        """Ask for gradient and Gram matrix: how much of the effects and corrections to believe."""
 
         def sum_of(block: PeopleBlock, form: Vector) -> BallotSum:
             return sum_of_joint(ballots_of, n_weights, block.rows, block, form.unit)
 
         return self._ask(
             sizes,
+            rounds,
             past,
-            2,
+            2 * len(effects.corrections),
             turn,
             form_of_joint(n_weights, sizes.unit),
             sum_of,
@@ -330,103 +347,94 @@ class SumsOverSchema(NoisySums):
         return super().facts(n_teachers, n_rounds)._replace(selection=student)
 
 
-def _cell_of_bins(
-    n_bins: int,
-    people: float,
-    *,
-    ordered: bool,
-) -> IntArray:
-    """Return the cell in which each bin of a column is counted: where noise would hide them, with its neighbors.
+def _number_of_rounds(public: Public, people: float) -> int:
+    """Return in how many rounds to ask so many people, in deviations of the noise on the count of a bin."""
+    sizes = public.sizes
+    # What is averaged over releases begins from the same scores.
+    if public.agreed or public.release is not None:
+        return 1
+    most = _WEIGHTS_OF_ROUNDS / (len(sizes.bins) + sizes.n_classes)
+    return int(np.clip(min(round(people / _PEOPLE_OF_ROUND), most), 1, MOST_ROUNDS))
+
+
+def _cells_of(schema: Schema, people: float) -> tuple[IntArray, ...]:
+    """Return cells in which the noise of the first sum hides few people: the cell of each bin of each column.
 
     `people` is about how many there are, in deviations of the noise on the count of a bin.
     """
+    cells = list[IntArray]()
+    for levels, ordered in zip(schema.levels, schema.ordered, strict=True):
+        fine = (cell for cell in levels if people >= _PEOPLE_OF_FINE_BIN * (int(cell[-1]) + 1))
+        cell = next(fine, levels[-1])
+        joined = _joined_cells(int(cell[-1]) + 1, people, ordered=ordered)
+        cells.append(joined[cell])
+    return tuple(cells)
+
+
+def _joined_cells(n_cells: int, people: float, *, ordered: bool) -> IntArray:
+    """Return the number of each cell, which it shares with its neighbors where noise would hide them."""
     level = 0
-    while ordered and level < _MOST_DOUBLINGS and _PEOPLE_OF_BIN * n_bins > people * 2**level:
+    while ordered and level < _MOST_DOUBLINGS and _PEOPLE_OF_BIN * n_cells > people * 2**level:
         level += 1
     # The lowest bin, mostly of many people, stays alone.
-    cells = (np.arange(n_bins) + 2**level - 1) >> level
-    cells[-1] = cells[-2] + 1
-    return cells
+    numbers = (np.arange(n_cells) + 2**level - 1) >> level
+    numbers[-1] = numbers[-2] + 1
+    return numbers
 
 
 @final
 @by_identity
 class _Weighing:
-    """The ballot that says how much of each score and of the correction to believe; public."""
+    """The ballot that says how much of each score and of each correction to believe; public."""
 
     scores: Scores
-    corrections: Columns
-    doubts: Columns  # of the corrections
-    radius: float = 1.0
+    deviations: FloatArray  # of what the weights explain
+    radius: float
 
     @classmethod
-    def of(
-        cls,
-        scores: Scores,
-        corrections: Columns,
-        doubts: Columns,
-    ) -> Self:
-        """Return the ballot, whose length follows from made-up rows."""
-        np.asarray_chkfinite(np.vstack(corrections))
-        # Mostly, too sure scores get wrong that they are too sure, which the part of them has repaired. The square was
-        # chosen by trial.
-        shorter = (scores.part / HALF) ** 2
-        ballot = cls(
-            scores,
-            tuple(shorter * correction for correction in corrections),
-            tuple(shorter * doubt for doubt in doubts),
-        )
-        return replace(ballot, radius=radius_of(ballot.design(scores.made_up_rows())))
+    def of(cls, scores: Scores) -> Self:
+        """Return the ballot, whose scales follow from made-up rows."""
+        made_up = scores.made_up_rows()
+        ballot = cls(scores, np.ones(1), 1.0)
+        deviations = deviations_of((ballot.design(made_up) ** 2).sum(axis=1))
+        ballot = replace(ballot, deviations=deviations)
+        return replace(ballot, radius=radius_of(ballot.design(made_up)))
 
     @property
     def n_weights(self) -> int:
-        """How many weights there are: one for each column, for the correction, and for each class."""
-        return len(self.corrections) + 1 + len(self.scores.base)
+        """How many weights there are: one for each column, for each correction, and for each class."""
+        return len(self.scores.weights) + len(self.scores.base)
 
     def design(self, groups: IntArray) -> FloatArray:
         """Return what the weights explain of each class, shape (rows, classes, weights); exact by row."""
-        explanations = self.scores.explanations(self.corrections, groups)
-        return with_biases(np.stack(explanations, axis=2))
+        explanations = np.stack(self.scores.explanations(groups), axis=2)
+        return with_biases(explanations) / self.deviations
 
-    def classifier(
-        self,
-        total: IntArray,
-        sigma: float,
-        n_people: int,
-        classes: Array,
-        schema: Schema,
-    ) -> AdditiveClassifier:
-        """Return the student that follows from the noisy sum of all ballots."""
-        n_columns = len(self.corrections)
+    def weighted(self, total: IntArray, sigma: float, n_people: int) -> tuple[Scores, FloatArray]:
+        """Return the scores by the noisy sum of all ballots, and how far the noise moves the weights."""
+        scores = self.scores
         times_radius = weights_of(total, sigma, n_people, (self.n_weights,))
-        weights, moved = np.array(times_radius) / self.radius
-        biases = weights[n_columns + 1 :]
-        weights[:n_columns] += self.scores.part
-        effects, noise = self.scores.weighted_effects(
-            self.corrections,
-            self.doubts,
-            weights,
-            moved,
-        )
-        student = AdditiveClassifier()
-        student.classes_ = np.asarray(classes)
-        student.intercept_ = self.scores.base + biases - biases.mean()
-        student.n_features_in_ = n_columns
-        return student.with_table(effects, noise, self.scores.groups, schema)
+        weights, moved = np.array(times_radius) / self.radius / self.deviations
+        n_explained = len(scores.weights)
+        biases = weights[n_explained:]
+        offset = np.asarray_chkfinite(scores.offset + biases - biases.mean())
+        weighted = scores.with_weights(scores.weights + weights[:n_explained])
+        return replace(weighted, offset=offset), moved
 
 
 @final
 @frozen
 class Additive(SumsOverSchema):
-    """An additive model over a public schema, from three noisy sums; no public row is needed.
+    """An additive model over a public schema, from noisy sums; no public row is needed.
 
     The first sum counts people by class in each bin of each column, the second says what scores by these counts get
-    wrong, and the third how much of both to believe. No row of anybody is in the student, which is a table of effects.
+    wrong, and the third how much of both to believe. Where people are many, the last two are asked up to five times,
+    each time of what is still wrong. No row of anybody is in the student, which is a table of effects.
 
     Parameters
     ----------
     mechanism : NoisySum, optional
-        The noise of one sum that costs as much as all three together. Default: the least that ε allows.
+        The noise of one sum that costs as much as all of them together. Default: the least that ε allows.
     student : None
         The student follows from the sums.
     """
@@ -436,15 +444,17 @@ class Additive(SumsOverSchema):
     mechanism: NoisySum | None = None
     student: Any = None
 
-    def most(self, sizes: Sizes) -> list[tuple[float, Vector]]:
+    def most(self, sizes: Sizes, rounds: int) -> list[tuple[float, Vector]]:
         """Return the share of all 1/σ² that each sum takes, and the form of its ballots at most."""
         n_bins = sum(sizes.bins)
         n_columns = len(sizes.bins)
-        n_weights = n_columns + 1 + sizes.n_classes
+        n_weights = n_columns + rounds + sizes.n_classes
+        residuals = self._form_of_residuals(sizes, n_bins + n_columns)
+        joint = form_of_joint(n_weights, sizes.unit)
+        counts, of_residuals, of_weights = _SHARES if rounds == 1 else _SHARES_OF_MANY
         return [
-            (_COUNTS, _form_of_counts(sizes, n_bins)),
-            (_RESIDUALS, self._form_of_residuals(sizes, n_bins + n_columns)),
-            (_WEIGHTS, form_of_joint(n_weights, sizes.unit)),
+            (counts, _form_of_counts(sizes, n_bins)),
+            *[(of_residuals / rounds, residuals), (of_weights / rounds, joint)] * rounds,
         ]
 
     def _form_of_residuals(self, sizes: Sizes, n_groups: int) -> Vector:
@@ -470,34 +480,50 @@ class Additive(SumsOverSchema):
     ) -> Taught:
         """Ask for counts, for what scores by these get wrong, and for the weights of both."""
         sizes = public.sizes
+        rounds = columns.rounds
         form = _form_of_counts(sizes, columns.n_cells)
-        scores, after_counts = yield from self._ask_effects(
+        scores, turn = yield from self._ask_effects(
             public, columns, turn, past, form, _counts, Scores, _STEPS
         )
-
-        scores, residuals = yield from self._ask_residuals(
-            sizes, past, after_counts, scores, _residuals
-        )
-        corrections = scores.corrections(
-            residuals.values,
-            residuals.sigma,
-            _RESIDUAL_STEPS,
-        )
-        weighing = _Weighing.of(scores.less_sure(residuals.values, _RESIDUAL_STEPS), *corrections)
-
-        weights = yield from self._ask_joint(
-            sizes, past, residuals.turn, weighing.n_weights, partial(_joint_ballots, weighing)
-        )
-        part = past["part"].with_mean(weighing.scores.part, turn.n)
-        weighing = replace(weighing, scores=replace(weighing.scores, part=part))
-        student = weighing.classifier(
-            weights.values[0], weights.sigma, turn.n, public.classes, columns.schema
-        )
+        moved = np.empty(0)
+        for _ in range(rounds):
+            scores, residuals = yield from self._ask_residuals(
+                sizes, rounds, past, turn, scores, _residuals
+            )
+            scores = scores.corrected(residuals.values, residuals.sigma, _RESIDUAL_STEPS)
+            weighing = _Weighing.of(scores)
+            joint = yield from self._ask_joint(
+                sizes,
+                rounds,
+                past,
+                residuals.turn,
+                scores,
+                weighing.n_weights,
+                partial(_joint_ballots, weighing),
+            )
+            if rounds == 1:
+                before = past["weights"].with_mean(scores.weights, turn.n)
+                weighing = replace(weighing, scores=replace(scores, weights=before))
+            scores, moved = weighing.weighted(joint.values[0], joint.sigma, turn.n)
+            turn = joint.turn
+        student = _classifier_of(scores, moved, public.classes, columns.schema)
         if public.weights is None:
-            return student, None, weights.turn
+            return student, None, turn
         class_weights = public.weights.of(scores.shares)
         by_class = zip(public.classes.tolist(), class_weights.tolist(), strict=True)
-        return with_class_weights(student, class_weights), dict(by_class), weights.turn
+        return with_class_weights(student, class_weights), dict(by_class), turn
+
+
+def _classifier_of(
+    scores: Scores, moved: FloatArray, classes: Array, schema: Schema
+) -> AdditiveClassifier:
+    """Return the student with these scores, whose weights the noise has moved so far."""
+    student = AdditiveClassifier()
+    student.classes_ = np.asarray(classes)
+    student.intercept_ = scores.base + scores.offset
+    student.n_features_in_ = len(scores.tables)
+    doubts = scores.doubts_of_believed(moved)
+    return student.with_table(scores.believed, doubts, scores.groups, schema)
 
 
 def _form_of_counts(sizes: Sizes, n_bins: int) -> Vector:

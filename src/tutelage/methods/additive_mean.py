@@ -1,4 +1,4 @@
-"""Numbers as targets, without public rows: four noisy sums over a public schema, and an additive model of the mean."""
+"""Numbers as targets, without public rows: noisy sums over a public schema, and an additive model of the mean."""
 
 from copy import copy
 from dataclasses import replace
@@ -21,7 +21,6 @@ from tutelage.methods.requests import Asking, Learned, Public, Sizes
 from tutelage.methods.sums import SumOf, form_of_joint, sum_of_entries
 from tutelage.people.blocks import PeopleBlock
 from tutelage.reporting.measured import NumberLayout
-from tutelage.students.additive import Columns, sum_of_effects
 from tutelage.students.additive_mean import (
     EDGES,
     INTERVAL,
@@ -30,14 +29,13 @@ from tutelage.students.additive_mean import (
     AdditiveRegressor,
     Means,
 )
-from tutelage.students.stacking import joint_steps, normal_equations, step_of
+from tutelage.students.stacking import deviations_of, joint_steps, normal_equations, step_of
 from tutelage.targets import STEPS, Numbers
 
 # Shares of all 1/σ². The first and the last are doubled: their ballots are never negative, so a replaced one moves
 # the sum by √2 lengths, and not by 2.
-_SUMS = 2 * 0.42
-_RESIDUALS = 0.23
-_WEIGHTS = 0.28
+_SHARES = (2 * 0.42, 0.23, 0.28)
+_SHARES_OF_MANY = (2 * 0.28, 0.37, 0.28)  # if there are several rounds
 _ERRORS = 2 * 0.07
 _LONGEST = round(LARGEST_RESIDUAL * STEPS)
 _N_ERRORS = len(EDGES) - 1  # bins of a histogram
@@ -48,49 +46,43 @@ _HIDDEN = 2.0  # deviations of the noise: smaller counts are mostly noise
 @final
 @by_identity
 class _Fitting:
-    """The ballot that says how much of each effect and of the correction to believe; public."""
+    """The ballot that says how much of each effect and of each correction to believe; public."""
 
     means: Means
-    corrections: Columns
-    doubts: Columns  # of the corrections
-    radius: float = 1.0
+    deviations: FloatArray  # of what the weights explain
+    radius: float
 
     @classmethod
-    def of(
-        cls,
-        means: Means,
-        corrections: Columns,
-        doubts: Columns,
-    ) -> Self:
-        """Return the ballot, whose length follows from public rows or, without them, from made-up ones."""
-        ballot = cls(means, corrections, doubts)
-        lengths = _lengths(ballot._design(*means.examples()))
+    def of(cls, means: Means) -> Self:
+        """Return the ballot, whose scales follow from public rows or, without them, from made-up ones."""
+        examples = means.examples()
+        ballot = cls(means, np.ones(1), 1.0)
+        deviations = deviations_of(ballot._design(*examples) ** 2)
+        ballot = replace(ballot, deviations=deviations)
+        lengths = _lengths(ballot._design(*examples))
         return replace(ballot, radius=float(np.quantile(lengths, _QUANTILE)))
 
     @property
     def n_weights(self) -> int:
-        """How many weights there are: for each column, the correction, public targets if any, and the intercept."""
-        return len(self.corrections) + 2 + (self.means.public is not None)
+        """How many weights: for each column, each correction, public targets if there are any, and the intercept."""
+        return len(self.means.weights) + 1 + (self.means.public is not None)
 
     def _design(self, groups: IntArray, public_shares: FloatArray | None) -> FloatArray:
         """Return what the weights explain, shape (rows, weights); exact by row."""
-        columns = self.means.explanations(self.corrections, groups)
+        explanations = [explained[:, 0] for explained in self.means.explanations(groups)]
         if public_shares is not None:
-            columns.append(public_shares - self.means.mean)
-        columns.append(np.full(len(groups), sqrt(self.means.variance)))
-        return np.column_stack(columns)
+            explanations.append(public_shares - self.means.mean)
+        explanations.append(np.full(len(groups), sqrt(self.means.variance)))
+        return np.column_stack(explanations) / self.deviations
 
     def short_design(self, groups: IntArray, public_shares: FloatArray | None) -> FloatArray:
         """Return what the weights explain, at a length of at most 1."""
         design = self._design(groups, public_shares)
         return design / np.maximum(_lengths(design), self.radius)[:, None]
 
-    def regressor(
-        self, total: IntArray, sigma: float, n_people: int, schema: Schema
-    ) -> AdditiveRegressor:
-        """Return the student that follows from the noisy sum of all ballots, for numbers from 0 to 1."""
+    def weighted(self, total: IntArray, sigma: float, n_people: int) -> tuple[Means, FloatArray]:
+        """Return the means by the noisy sum of all ballots, and how far the noise moves the weights."""
         means = self.means
-        n_columns = len(self.corrections)
         gradient, gram, noise = normal_equations(total, sigma, n_people, self.n_weights)
         step = step_of(
             means.largest_residual * gradient,
@@ -99,49 +91,50 @@ class _Fitting:
             noise,
             means.variance / n_people,
         )
-        weights, moved = np.array(step) / self.radius
-        of_effects, of_public = means.start_parts
-        weights[:n_columns] += of_effects
-        effects, doubts = means.weighted_effects(
-            self.corrections,
-            self.doubts,
-            weights,
-            moved,
+        weights, moved = np.array(step) / self.radius / self.deviations
+        n_explained = len(means.weights)
+        weights = np.asarray_chkfinite(weights)
+        weighted = replace(
+            means.with_weights(means.weights + weights[:n_explained]),
+            offset=means.offset + float(weights[-1]) * sqrt(means.variance),
         )
-
-        student = AdditiveRegressor()
-        rest = means.mean
         if means.public is not None:
-            student.public_ = means.public.model
-            student.part_ = of_public + float(weights[n_columns + 1])
-            rest *= 1 - student.part_
-        student.intercept_ = np.array([rest + weights[-1] * sqrt(means.variance)])
-        student.with_table(effects, doubts, means.groups, schema)
-        student.n_features_in_ = n_columns
-        student.range_ = (0.0, 1.0)
+            part = means.part_of_public + float(weights[n_explained])
+            weighted = replace(weighted, part_of_public=part)
+        return weighted, moved
 
-        groups, public_shares = means.examples()
-        expected = student.intercept_ + sum_of_effects(effects, groups)[:, 0]
-        if public_shares is not None:
-            expected += student.part_ * public_shares
-        ends = np.arange(1, N_PARTS) / N_PARTS
-        student.parts_ = np.quantile(np.clip(expected, 0, 1), ends)
-        return student
+
+def _regressor_of(means: Means, moved: FloatArray, schema: Schema) -> AdditiveRegressor:
+    """Return the student with these effects, for numbers from 0 to 1; the noise has moved its weights so far."""
+    effects = means.believed
+    student = AdditiveRegressor()
+    if means.public is not None:
+        student.public_ = means.public.model
+        student.part_ = means.part_of_public
+    student.intercept_ = np.array([means.mean * (1 - means.part_of_public) + means.offset])
+    student.with_table(effects, means.doubts_of_believed(moved), means.groups, schema)
+    student.n_features_in_ = len(means.tables)
+    student.range_ = (0.0, 1.0)
+
+    expected = means.start(*means.examples())
+    student.parts_ = np.quantile(expected, np.arange(1, N_PARTS) / N_PARTS)
+    return student
 
 
 @final
 @frozen
 class AdditiveMean(SumsOverSchema):
-    """An additive model of a number over a public schema, from four noisy sums; no public row is needed.
+    """An additive model of a number over a public schema, from noisy sums; no public row is needed.
 
     The first sum adds up numbers in each bin of each column, the second says what effects by these get wrong, the third
-    how much of both to believe, and the fourth how far numbers lie from predictions. No private row is in the
-    student, which is a table of effects. Labels are whole steps of the range of the number, which is public.
+    how much of both to believe, and the last how far numbers lie from predictions. Where people are many, the second
+    and the third are asked up to five times, each time of what is still wrong. No private row is in the student, which
+    is a table of effects. Labels are whole steps of the range of the number, which is public.
 
     Parameters
     ----------
     mechanism : NoisySum, optional
-        The noise of one sum that costs as much as all four together. Default: the least that ε allows.
+        The noise of one sum that costs as much as all of them together. Default: the least that ε allows.
     student : None
         The student follows from the sums.
     """
@@ -152,15 +145,17 @@ class AdditiveMean(SumsOverSchema):
     mechanism: NoisySum | None = None
     student: Any = None
 
-    def most(self, sizes: Sizes) -> list[tuple[float, Vector]]:
+    def most(self, sizes: Sizes, rounds: int) -> list[tuple[float, Vector]]:
         """Return the share of all 1/σ² that each sum takes, and the form of its ballots at most."""
         n_bins = sum(sizes.bins)
         n_columns = len(sizes.bins)
-        n_weights = n_columns + 2 + sizes.labeled
+        n_weights = n_columns + rounds + 1 + sizes.labeled
+        residuals = self._form_of_residuals(sizes, n_bins + n_columns)
+        joint = form_of_joint(n_weights, sizes.unit)
+        sums, of_residuals, of_weights = _SHARES if rounds == 1 else _SHARES_OF_MANY
         return [
-            (_SUMS, _form_of_sums(sizes, n_bins)),
-            (_RESIDUALS, self._form_of_residuals(sizes, n_bins + n_columns)),
-            (_WEIGHTS, form_of_joint(n_weights, sizes.unit)),
+            (sums, _form_of_sums(sizes, n_bins)),
+            *[(of_residuals / rounds, residuals), (of_weights / rounds, joint)] * rounds,
             (_ERRORS, _form_of_errors(sizes)),
         ]
 
@@ -189,31 +184,42 @@ class AdditiveMean(SumsOverSchema):
     ) -> Taught:
         """Ask for sums of numbers, for what effects by these get wrong, for weights, and for errors."""
         sizes = public.sizes
+        rounds = columns.rounds
         form = _form_of_sums(sizes, columns.n_cells)
-        means, after_sums = yield from self._ask_effects(
+        means, turn = yield from self._ask_effects(
             public, columns, turn, past, form, _sums, Means, STEPS
         )
         means = means.beside(columns.start)
-
-        means, residuals = yield from self._ask_residuals(
-            sizes, past, after_sums, means, _residuals
-        )
-        parts = past["parts"].with_mean(np.array(means.start_parts), turn.n)
-        of_effects, of_public = parts.tolist()
-        means = replace(means, parts=(of_effects, of_public))
-        corrections = means.corrections(residuals.values, residuals.sigma, STEPS)
-        fitting = _Fitting.of(means, *corrections)
-
-        weights = yield from self._ask_joint(
-            sizes, past, residuals.turn, fitting.n_weights, partial(_joint_ballots, fitting)
-        )
-        regressor = fitting.regressor(weights.values[0], weights.sigma, turn.n, columns.schema)
+        moved = np.empty(0)
+        for _ in range(rounds):
+            means, residuals = yield from self._ask_residuals(
+                sizes, rounds, past, turn, means, _residuals
+            )
+            if rounds == 1:
+                starts = np.append(means.weights, means.part_of_public)
+                *of_effects, of_public = past["parts"].with_mean(starts, turn.n).tolist()
+                means = replace(means, weights=np.array(of_effects), part_of_public=of_public)
+            means = means.corrected(residuals.values, residuals.sigma, STEPS)
+            fitting = _Fitting.of(means)
+            joint = yield from self._ask_joint(
+                sizes,
+                rounds,
+                past,
+                residuals.turn,
+                means,
+                fitting.n_weights,
+                partial(_joint_ballots, fitting),
+            )
+            means, moved = fitting.weighted(joint.values[0], joint.sigma, turn.n)
+            turn = joint.turn
+        regressor = _regressor_of(means, moved, columns.schema)
 
         errors = yield from self._ask(
             sizes,
+            rounds,
             Past(Average),
-            3,
-            weights.turn,
+            1 + 2 * rounds,
+            turn,
             _form_of_errors(sizes),
             partial(sum_of_entries, partial(_errors, regressor)),
         )

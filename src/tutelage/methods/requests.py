@@ -111,6 +111,8 @@ class Public:
     earlier: tuple[str, ...] = ()
     report: AnyLayout | None = None  # of the ballots of a test report, if there is one
     holdout: float = 0.0  # share of the people who cast ballots for the report alone
+    # Whether the number of sums was agreed on before people were counted, as between hospitals.
+    agreed: bool = False
 
     @property
     def sizes(self) -> Sizes:

@@ -29,11 +29,12 @@ from tutelage.tables import is_number
 _BAND = 2.0  # deviations of the noise
 _MOST_SHOWN = 12  # columns, on a card, and categories in a drawing
 _MOST_DRAWN = 6  # columns
-_MOST_GROUPS = 16  # of the bins of a column
+_GROUPS = (16, 64)  # that a column has at most, where people are few and where they are many
+_PEOPLE_OF_GROUP = 20.0  # deviations of the noise that each of more than few groups holds
 _FULL = 3.0  # deviations of the noise that a group holds at least, if any other can be put to it
-HALF = 0.5  # of a score: columns say the same in part
+_HALF = 0.5  # of a score: columns say the same in part
 # Candidates for that part; where columns say nearly the same, it is small.
-_PARTS = np.geomspace(0.005, HALF, 40)
+_PARTS = np.geomspace(0.005, _HALF, 40)
 # Candidates for how much further scores are from their mean than by chance.
 _STRETCHES = np.geomspace(1, 20, 40)
 _LEAST_CHANCE = 1e-300  # which has a logarithm
@@ -256,6 +257,15 @@ def _entries_at(places: Iterable[IntArray], tables: Iterable[Array]) -> list[Arr
     return [table[place] for place, table in zip(places, tables, strict=True)]
 
 
+@final
+@by_identity
+class Correction:
+    """What a noisy sum shows effects to get wrong; public."""
+
+    effects: Columns  # of each group, shape (groups, outputs)
+    doubts: Columns  # deviations of these, by the noise
+
+
 @by_identity
 class Effects(ABC):
     """Effects of the groups of bins of each column, as a first noisy sum tells them; public."""
@@ -269,6 +279,9 @@ class Effects(ABC):
     walks: tuple[int, ...]
     # Shares of the classes; or, where numbers from 0 to 1 are predicted, of their distances to 1 and to 0.
     shares: FloatArray
+    # How much of each column's effects, and then of each correction, is in what the next sum begins from.
+    weights: FloatArray
+    corrections: tuple[Correction, ...] = ()
 
     @classmethod
     def of(
@@ -334,7 +347,13 @@ class Effects(ABC):
             tuple(people),
             tuple(walks),
             shares,
+            np.full(len(tables), cls._first_part(len(tables))),
         )
+
+    @staticmethod
+    @abstractmethod
+    def _first_part(_n_columns: int, /) -> float:
+        """Return the part of all effects that the second sum begins from."""
 
     @staticmethod
     @abstractmethod
@@ -364,10 +383,51 @@ class Effects(ABC):
         """Return the group of each cell."""
         return by_bins(self.groups, bins)
 
-    def explanations(self, corrections: Columns, groups: IntArray) -> list[FloatArray]:
-        """Return the effect of each column at each row, and the sum of the corrections."""
-        effects = _entries_at(groups.T, self.tables)
-        return [*effects, sum_of_effects(corrections, groups)]
+    def explanations(self, groups: IntArray) -> list[FloatArray]:
+        """Return the effect of each column at each row, and the sum of each correction."""
+        explanations = _entries_at(groups.T, self.tables)
+        for correction in self.corrections:
+            explanations.append(sum_of_effects(correction.effects, groups))
+        return explanations
+
+    def with_correction(self, correction: Correction) -> Self:
+        """Return these with one more correction, of which nothing is believed so far."""
+        # As above: ballots follow from it.
+        np.asarray_chkfinite(np.vstack(correction.effects))
+        return replace(
+            self,
+            weights=np.append(self.weights, 0.0),
+            corrections=(*self.corrections, correction),
+        )
+
+    def with_weights(self, weights: FloatArray) -> Self:
+        """Return these with other weights, which later ballots follow from."""
+        weighted = replace(self, weights=weights)
+        np.asarray_chkfinite(np.vstack(weighted.believed))
+        return weighted
+
+    @property
+    def believed(self) -> list[FloatArray]:
+        """The effects of each group that the next sum begins from."""
+        n_columns = len(self.tables)
+        of_columns = self.weights[:n_columns]
+        believed = [weight * table for weight, table in zip(of_columns, self.tables, strict=True)]
+        for weight, correction in zip(self.weights[n_columns:], self.corrections, strict=True):
+            for place, effects in enumerate(correction.effects):
+                believed[place] = believed[place] + weight * effects
+        return believed
+
+    def doubts_of_believed(self, moved: FloatArray) -> list[FloatArray]:
+        """Return the deviations of these effects by the noise, which has moved the weights so far."""
+        n_columns = len(self.tables)
+        doubts = list[FloatArray]()
+        for place, (table, doubt) in enumerate(zip(self.tables, self.doubts, strict=True)):
+            variances = (self.weights[place] * doubt) ** 2 + (moved[place] * table) ** 2
+            for number, correction in enumerate(self.corrections, n_columns):
+                variances = variances + (self.weights[number] * correction.doubts[place]) ** 2
+                variances = variances + (moved[number] * correction.effects[place]) ** 2
+            doubts.append(np.sqrt(variances))
+        return doubts
 
     def _corrections(
         self,
@@ -376,8 +436,8 @@ class Effects(ABC):
         noise: float,
         free: float = 1.0,
         variance: float = 1.0,
-    ) -> tuple[Columns, Columns]:
-        """Return corrections by the noisy sums of what the effects get wrong, shape (groups, outputs), and doubts.
+    ) -> Correction:
+        """Return the correction by the noisy sums of what the effects get wrong, shape (groups, outputs).
 
         `weights` are how much an effect moves each sum. `free` is the share of its variance that the noise has left.
         """
@@ -409,26 +469,7 @@ class Effects(ABC):
             )
             corrections.append(correction)
             doubts.append(doubt)
-        return tuple(corrections), tuple(doubts)
-
-    def weighted_effects(
-        self,
-        corrections: Columns,
-        doubts: Columns,
-        weights: FloatArray,
-        moved: FloatArray,
-    ) -> tuple[list[FloatArray], list[FloatArray]]:
-        """Return the effects and their doubts, by a weight for each column and then one for the correction."""
-        # weights, moved: (columns and correction, ...)
-        effects = list[FloatArray]()
-        noise = list[FloatArray]()
-        last = len(self.tables)
-        for place, (table, correction) in enumerate(zip(self.tables, corrections, strict=True)):
-            effects.append(weights[place] * table + weights[last] * correction)
-            variances = (weights[place] * self.doubts[place]) ** 2 + (moved[place] * table) ** 2
-            variances = variances + (weights[last] * doubts[place]) ** 2
-            noise.append(np.sqrt(variances + (moved[last] * correction) ** 2))
-        return effects, noise
+        return Correction(tuple(corrections), tuple(doubts))
 
 
 @final
@@ -436,7 +477,11 @@ class Effects(ABC):
 class Scores(Effects):
     """Scores of the bins of each column by noisy counts, and what these say of the people; public."""
 
-    part: float = HALF  # of the scores, that later sums begin from
+    offset: FloatArray | float = 0.0  # of each class, by the sums so far
+
+    @staticmethod
+    def _first_part(_n_columns: int, /) -> float:
+        return _HALF
 
     @staticmethod
     def _shares(totals: FloatArray) -> FloatArray:
@@ -481,10 +526,10 @@ class Scores(Effects):
 
     def start(self, groups: IntArray) -> FloatArray:
         """Return the scores that the later sums begin from."""
-        return self.base + self.part * sum_of_effects(self.tables, groups)
+        return self.base + self.offset + sum_of_effects(self.believed, groups)
 
-    def less_sure(self, residuals: FloatArray, scale: float) -> Self:
-        """Return these scores with a smaller part if the noisy residuals show that their sum is too sure.
+    def _likeliest_part(self, residuals: FloatArray, scale: float) -> float:
+        """Return how much of the scores to believe: less if the noisy residuals show that their sum is too sure.
 
         Columns that say nearly the same, such as opinions, count several times. They do not in made-up rows. So the
         distance of these from the mean of their class, which the counts tell, is stretched until their residuals agree
@@ -499,7 +544,7 @@ class Scores(Effects):
 
         def disagreement(stretch: float) -> float:
             scores = means + stretch * (totals - means)
-            wrong = hot - chances_of(self.base + self.part * scores)
+            wrong = hot - chances_of(self.base + _HALF * scores)
             return float(abs((wrong * scores).sum(axis=1).mean() - agreement))
 
         stretch = min(_STRETCHES.tolist(), key=disagreement)
@@ -509,7 +554,7 @@ class Scores(Effects):
             chances = chances_of(self.base + part * likely)[np.arange(len(labels)), labels]
             return -float(np.log(np.maximum(chances, _LEAST_CHANCE)).sum())
 
-        return replace(self, part=min(_PARTS.tolist(), key=surprise))
+        return min(_PARTS.tolist(), key=surprise)
 
     def _made_up_by_class(self) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return the classes of made-up rows, the sums of their scores, and the mean sum of each one's class.
@@ -533,13 +578,26 @@ class Scores(Effects):
             means += (chances @ table)[labels]
         return labels, totals, means
 
-    def corrections(
-        self, residuals: FloatArray, sigma: float, scale: float
-    ) -> tuple[Columns, Columns]:
-        """Return corrections of the scores by the noisy sums of what they get wrong, shape (classes, groups).
+    def corrected(self, residuals: FloatArray, sigma: float, scale: float) -> Self:
+        """Return these with a correction by the noisy sums of what they get wrong, shape (classes, groups).
 
-        The second value is their doubts.
+        After the first of these sums, less of the scores is believed if it shows that they are too sure.
         """
+        correction = self._correction(residuals, sigma, scale)
+        if self.corrections:
+            return self.with_correction(correction)
+        part = self._likeliest_part(residuals, scale)
+        # Mostly, too sure scores get wrong that they are too sure, which the part of them has repaired. The square was
+        # chosen by trial.
+        shorter = (part / _HALF) ** 2
+        correction = Correction(
+            tuple(shorter * effects for effects in correction.effects),
+            tuple(shorter * doubts for doubts in correction.doubts),
+        )
+        less_sure = replace(self, weights=np.full(len(self.tables), part))
+        return less_sure.with_correction(correction)
+
+    def _correction(self, residuals: FloatArray, sigma: float, scale: float) -> Correction:
         # chances, spreads: (made-up rows, classes); wrong: (groups, classes)
         made_up = self.made_up_rows()
         chances = chances_of(self.start(made_up))
@@ -579,7 +637,8 @@ def _group_cells(
         if is_full[last]:
             groups.append([last])
     else:
-        largest = sorted(range(len(totals)), key=lambda cell: -totals[cell])[: _MOST_GROUPS - 1]
+        most = _number_of_groups(sum(max(total, 0) for total in totals), noise)
+        largest = sorted(range(len(totals)), key=lambda cell: -totals[cell])[: most - 1]
         groups = [[cell] for cell in largest if is_full[cell]]
         rest = [cell for cell in range(len(totals)) if [cell] not in groups]
         walk = 0
@@ -591,12 +650,17 @@ def _group_cells(
     return group_of_cell, len(groups), walk
 
 
+def _number_of_groups(total: int, noise: float) -> int:
+    """Return how many groups a column has at most: more than few where there are many people."""
+    return int(np.clip(total / (_PEOPLE_OF_GROUP * noise), *_GROUPS))
+
+
 def _neighboring_cells(totals: list[int], noise: float) -> list[list[int]]:
     """Return neighboring cells together; one that has more than half of all stays alone."""
     positive = [max(total, 0) for total in totals]
     stays_alone = [2 * total > sum(positive) for total in positive]
     shared = sum(total for cell, total in enumerate(positive) if not stays_alone[cell])
-    share = shared / _MOST_GROUPS
+    share = shared / _number_of_groups(sum(positive), noise)
 
     def is_full(cells: list[int], least: float) -> bool:
         total = sum(positive[cell] for cell in cells)

@@ -119,8 +119,13 @@ class Means(Effects):
     """Effects of the bins of each column by noisy sums of numbers, and what these say of the people; public."""
 
     public: PublicStart | None = None  # what public targets say
-    # Shares of the effects, and of the public start, in what the later sums begin from.
-    parts: tuple[float, float] | None = None
+    part_of_public: float = 0.0  # in what the next sum begins from
+    offset: float = 0.0  # of the mean, by the sums so far
+
+    @staticmethod
+    def _first_part(n_columns: int, /) -> float:
+        # Columns say the same in part, so less than all of it.
+        return 1 / sqrt(n_columns)
 
     @staticmethod
     def _shares(totals: FloatArray) -> FloatArray:
@@ -171,25 +176,22 @@ class Means(Effects):
         wrong = np.abs(self.public.shares - self.public.apart)
         return float(np.clip(np.quantile(wrong, _QUANTILE_OF_PUBLIC), _LEAST_CUT, _MOST_CUT))
 
-    @property
-    def start_parts(self) -> tuple[float, float]:
-        """Parts of effects and public targets to begin from: columns say the same in part, so less than all of it."""
-        return self.parts or (1 / sqrt(len(self.tables)), 0.0)
-
     def beside(self, public: PublicStart | None) -> Self:
         """Return these with what public targets say, in the parts by which public rows are predicted best."""
         # effects, expected: (public rows,); wrong: (candidates, public rows); errors: (candidates, candidates)
         if public is None:
             return self
-        effects = self._sum_of_effects(self.groups_of(public.bins))
+        effects = sum_of_effects(self.tables, self.groups_of(public.bins))[:, 0]
         expected = public.apart - self.mean
         wrong = public.shares - self.mean - _PARTS[:, None] * expected
         errors = np.zeros((len(_PARTS), len(_PARTS)))
         for place, part in enumerate(_PARTS):
             errors[place] = [np.mean((row - part * effects) ** 2) for row in wrong]
         of_effects, of_public = np.unravel_index(np.argmin(errors), errors.shape)
-        parts = (float(_PARTS[of_effects]), float(_PARTS[of_public]))
-        return replace(self, public=public, parts=parts)
+        weights = np.full(len(self.tables), _PARTS[of_effects])
+        return replace(
+            self, public=public, weights=weights, part_of_public=float(_PARTS[of_public])
+        )
 
     def public_shares(self, bins: Matrix) -> FloatArray | None:
         """Return the number of each row by public targets alone, where there are any."""
@@ -197,14 +199,10 @@ class Means(Effects):
 
     def start(self, groups: IntArray, public_shares: FloatArray | None = None) -> FloatArray:
         """Return the numbers that the later sums begin from."""
-        of_effects, of_public = self.start_parts
-        expected = self.mean + of_effects * self._sum_of_effects(groups)
+        expected = self.mean + self.offset + sum_of_effects(self.believed, groups)[:, 0]
         if public_shares is not None:
-            expected = expected + of_public * (public_shares - self.mean)
+            expected = expected + self.part_of_public * (public_shares - self.mean)
         return np.clip(expected, 0.0, 1.0)
-
-    def _sum_of_effects(self, groups: IntArray) -> FloatArray:
-        return sum_of_effects(self.tables, groups)[:, 0]
 
     def examples(self) -> tuple[IntArray, FloatArray | None]:
         """Return public rows as groups, and what public targets say of them; without them made-up rows."""
@@ -212,17 +210,16 @@ class Means(Effects):
             return self.made_up_rows(), None
         return self.groups_of(self.public.bins), self.public.apart
 
-    def corrections(
-        self, residuals: FloatArray, sigma: float, scale: float
-    ) -> tuple[Columns, Columns]:
-        """Return corrections of the effects by noisy sums of what they get wrong, shape (1, groups), and doubts."""
+    def corrected(self, residuals: FloatArray, sigma: float, scale: float) -> Self:
+        """Return these with a correction by noisy sums of what they get wrong, shape (1, groups)."""
         scale *= LARGEST_RESIDUAL / self.largest_residual
-        return self._corrections(
+        correction = self._corrections(
             residuals.T / scale,
             [size[:, None] for size in self.sizes],
             sigma / scale,
             variance=self.variance,
         )
+        return self.with_correction(correction)
 
 
 def _variance_at(mean: float) -> float:

@@ -30,6 +30,7 @@ _STEPS = 2**12
 _BALLOT_STEPS = 2**16  # to which the numbers of a ballot are rounded
 _QUANTILE = 0.9  # of the lengths of scores: longer ones are shortened
 _LEAST_DEVIATION = 0.05  # of a score: smaller ones are not stretched
+_LEAST_PART = 0.02  # of the largest deviation, likewise
 # The Gram matrix is that of softer chances, with scores times this: where the model of public labels is too sure, the
 # step would be too long. Chosen, as the penalty below, on splits that are not those of docs/ballots.md.
 _SOFTER = 0.7
@@ -219,6 +220,15 @@ def _lengths(design: FloatArray) -> FloatArray:
 def radius_of(design: FloatArray) -> float:
     """Return the length beyond which rows are shortened, by public rows."""
     return float(np.quantile(2 * _lengths(design), _QUANTILE))
+
+
+def deviations_of(squares: FloatArray) -> FloatArray:
+    """Return about how large what each weight explains is, by squares of shape (public rows, weights).
+
+    The noise on a weight is then in proportion to what it has to do.
+    """
+    deviations = np.sqrt(squares.mean(axis=0))
+    return np.maximum(deviations, _LEAST_PART * deviations.max())
 
 
 def _in_steps(design: FloatArray, radius: float) -> FloatArray:
