@@ -63,7 +63,9 @@ _MOST_DOUBLINGS = 3  # of the width of bins
 _FOLLOWING = 16
 MOST_ROUNDS = 5
 _PEOPLE_OF_ROUND = 400.0  # deviations of the noise on the count of a bin, for each more round
-_WEIGHTS_OF_ROUNDS = 128  # of all rounds at most: a ballot has as many numbers as there are pairs of weights
+_WEIGHTS_OF_ROUNDS = (
+    128  # of all rounds at most: a ballot has as many numbers as there are pairs of weights
+)
 
 
 _AnyEffects = TypeVar("_AnyEffects", bound=Effects)
@@ -410,7 +412,9 @@ class _Weighing:
         explanations = np.stack(self.scores.explanations(groups), axis=2)
         return with_biases(explanations) / self.deviations
 
-    def weighted(self, total: IntArray, sigma: float, n_people: int) -> tuple[Scores, FloatArray]:
+    def scores_after(
+        self, total: IntArray, sigma: float, n_people: int
+    ) -> tuple[Scores, FloatArray]:
         """Return the scores by the noisy sum of all ballots, and how far the noise moves the weights."""
         scores = self.scores
         times_radius = weights_of(total, sigma, n_people, (self.n_weights,))
@@ -490,7 +494,7 @@ class Additive(SumsOverSchema):
             scores, residuals = yield from self._ask_residuals(
                 sizes, rounds, past, turn, scores, _residuals
             )
-            scores = scores.corrected(residuals.values, residuals.sigma, _RESIDUAL_STEPS)
+            scores = scores.with_residuals(residuals.values, residuals.sigma, _RESIDUAL_STEPS)
             weighing = _Weighing.of(scores)
             joint = yield from self._ask_joint(
                 sizes,
@@ -504,7 +508,7 @@ class Additive(SumsOverSchema):
             if rounds == 1:
                 before = past["weights"].with_mean(scores.weights, turn.n)
                 weighing = replace(weighing, scores=replace(scores, weights=before))
-            scores, moved = weighing.weighted(joint.values[0], joint.sigma, turn.n)
+            scores, moved = weighing.scores_after(joint.values[0], joint.sigma, turn.n)
             turn = joint.turn
         student = _classifier_of(scores, moved, public.classes, columns.schema)
         if public.weights is None:
@@ -522,8 +526,8 @@ def _classifier_of(
     student.classes_ = np.asarray(classes)
     student.intercept_ = scores.base + scores.offset
     student.n_features_in_ = len(scores.tables)
-    doubts = scores.doubts_of_believed(moved)
-    return student.with_table(scores.believed, doubts, scores.groups, schema)
+    doubts = scores.doubts_of_start(moved)
+    return student.with_table(scores.start_effects, doubts, scores.groups, schema)
 
 
 def _form_of_counts(sizes: Sizes, n_bins: int) -> Vector:

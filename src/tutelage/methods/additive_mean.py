@@ -80,7 +80,7 @@ class _Fitting:
         design = self._design(groups, public_shares)
         return design / np.maximum(_lengths(design), self.radius)[:, None]
 
-    def weighted(self, total: IntArray, sigma: float, n_people: int) -> tuple[Means, FloatArray]:
+    def means_after(self, total: IntArray, sigma: float, n_people: int) -> tuple[Means, FloatArray]:
         """Return the means by the noisy sum of all ballots, and how far the noise moves the weights."""
         means = self.means
         gradient, gram, noise = normal_equations(total, sigma, n_people, self.n_weights)
@@ -106,13 +106,13 @@ class _Fitting:
 
 def _regressor_of(means: Means, moved: FloatArray, schema: Schema) -> AdditiveRegressor:
     """Return the student with these effects, for numbers from 0 to 1; the noise has moved its weights so far."""
-    effects = means.believed
+    effects = means.start_effects
     student = AdditiveRegressor()
     if means.public is not None:
         student.public_ = means.public.model
         student.part_ = means.part_of_public
     student.intercept_ = np.array([means.mean * (1 - means.part_of_public) + means.offset])
-    student.with_table(effects, means.doubts_of_believed(moved), means.groups, schema)
+    student.with_table(effects, means.doubts_of_start(moved), means.groups, schema)
     student.n_features_in_ = len(means.tables)
     student.range_ = (0.0, 1.0)
 
@@ -199,7 +199,7 @@ class AdditiveMean(SumsOverSchema):
                 starts = np.append(means.weights, means.part_of_public)
                 *of_effects, of_public = past["parts"].with_mean(starts, turn.n).tolist()
                 means = replace(means, weights=np.array(of_effects), part_of_public=of_public)
-            means = means.corrected(residuals.values, residuals.sigma, STEPS)
+            means = means.with_residuals(residuals.values, residuals.sigma, STEPS)
             fitting = _Fitting.of(means)
             joint = yield from self._ask_joint(
                 sizes,
@@ -210,7 +210,7 @@ class AdditiveMean(SumsOverSchema):
                 fitting.n_weights,
                 partial(_joint_ballots, fitting),
             )
-            means, moved = fitting.weighted(joint.values[0], joint.sigma, turn.n)
+            means, moved = fitting.means_after(joint.values[0], joint.sigma, turn.n)
             turn = joint.turn
         regressor = _regressor_of(means, moved, columns.schema)
 

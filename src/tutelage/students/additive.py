@@ -403,21 +403,21 @@ class Effects(ABC):
     def with_weights(self, weights: FloatArray) -> Self:
         """Return these with other weights, which later ballots follow from."""
         weighted = replace(self, weights=weights)
-        np.asarray_chkfinite(np.vstack(weighted.believed))
+        np.asarray_chkfinite(np.vstack(weighted.start_effects))
         return weighted
 
     @property
-    def believed(self) -> list[FloatArray]:
+    def start_effects(self) -> list[FloatArray]:
         """The effects of each group that the next sum begins from."""
         n_columns = len(self.tables)
         of_columns = self.weights[:n_columns]
-        believed = [weight * table for weight, table in zip(of_columns, self.tables, strict=True)]
+        start = [weight * table for weight, table in zip(of_columns, self.tables, strict=True)]
         for weight, correction in zip(self.weights[n_columns:], self.corrections, strict=True):
             for place, effects in enumerate(correction.effects):
-                believed[place] = believed[place] + weight * effects
-        return believed
+                start[place] = start[place] + weight * effects
+        return start
 
-    def doubts_of_believed(self, moved: FloatArray) -> list[FloatArray]:
+    def doubts_of_start(self, moved: FloatArray) -> list[FloatArray]:
         """Return the deviations of these effects by the noise, which has moved the weights so far."""
         n_columns = len(self.tables)
         doubts = list[FloatArray]()
@@ -526,7 +526,7 @@ class Scores(Effects):
 
     def start(self, groups: IntArray) -> FloatArray:
         """Return the scores that the later sums begin from."""
-        return self.base + self.offset + sum_of_effects(self.believed, groups)
+        return self.base + self.offset + sum_of_effects(self.start_effects, groups)
 
     def _likeliest_part(self, residuals: FloatArray, scale: float) -> float:
         """Return how much of the scores to believe: less if the noisy residuals show that their sum is too sure.
@@ -578,7 +578,7 @@ class Scores(Effects):
             means += (chances @ table)[labels]
         return labels, totals, means
 
-    def corrected(self, residuals: FloatArray, sigma: float, scale: float) -> Self:
+    def with_residuals(self, residuals: FloatArray, sigma: float, scale: float) -> Self:
         """Return these with a correction by the noisy sums of what they get wrong, shape (classes, groups).
 
         After the first of these sums, less of the scores is believed if it shows that they are too sure.

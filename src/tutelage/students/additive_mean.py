@@ -199,7 +199,7 @@ class Means(Effects):
 
     def start(self, groups: IntArray, public_shares: FloatArray | None = None) -> FloatArray:
         """Return the numbers that the later sums begin from."""
-        expected = self.mean + self.offset + sum_of_effects(self.believed, groups)[:, 0]
+        expected = self.mean + self.offset + sum_of_effects(self.start_effects, groups)[:, 0]
         if public_shares is not None:
             expected = expected + self.part_of_public * (public_shares - self.mean)
         return np.clip(expected, 0.0, 1.0)
@@ -210,7 +210,7 @@ class Means(Effects):
             return self.made_up_rows(), None
         return self.groups_of(self.public.bins), self.public.apart
 
-    def corrected(self, residuals: FloatArray, sigma: float, scale: float) -> Self:
+    def with_residuals(self, residuals: FloatArray, sigma: float, scale: float) -> Self:
         """Return these with a correction by noisy sums of what they get wrong, shape (1, groups)."""
         scale *= LARGEST_RESIDUAL / self.largest_residual
         correction = self._corrections(
