@@ -352,7 +352,7 @@ class SumsOverSchema(NoisySums):
 def _number_of_rounds(public: Public, people: float) -> int:
     """Return in how many rounds to ask so many people, in deviations of the noise on the count of a bin."""
     sizes = public.sizes
-    # What is averaged over releases begins from the same scores.
+    # All that is averaged over releases begins from the same scores.
     if public.agreed or public.release is not None:
         return 1
     most = _WEIGHTS_OF_ROUNDS / (len(sizes.bins) + sizes.n_classes)

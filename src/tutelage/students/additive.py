@@ -260,7 +260,7 @@ def _entries_at(places: Iterable[IntArray], tables: Iterable[Array]) -> list[Arr
 @final
 @by_identity
 class Correction:
-    """What a noisy sum shows effects to get wrong; public."""
+    """Effects that a noisy sum shows to be missing; public."""
 
     effects: Columns  # of each group, shape (groups, outputs)
     doubts: Columns  # deviations of these, by the noise
