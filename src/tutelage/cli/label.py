@@ -76,9 +76,8 @@ def label(
         histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=len(rows))
         budget = Ledger.open(ledger)
         noise = SystemNoise(progress=not as_json)
-        from tutelage.labeling import (
-            LabelingSession,  # loads scikit-learn, which help does not need
-        )
+        # It loads scikit-learn, which help does not need.
+        from tutelage.labeling import LabelingSession
 
         session = LabelingSession(histogram, released_by, budget, question=question, noise=noise)
         with interruption_says(

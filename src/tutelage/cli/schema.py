@@ -53,9 +53,8 @@ def schema(
         table.column(name)  # refuses a name that is misspelled
     features = table.without(ignore or ())
     if ranges:
-        from tutelage.features import (
-            Schema,  # loads scikit-learn, which kinds of columns do not need
-        )
+        # It loads scikit-learn, which kinds of columns do not need.
+        from tutelage.features import Schema
 
         proposed = Schema.learn(features).columns
         if as_json:

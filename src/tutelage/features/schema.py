@@ -45,12 +45,8 @@ from tutelage.tables import (
 )
 
 _Column = Sequence[Any]  # the ends of a range, or categories
-_EVEN = (
-    128,
-    64,
-    32,
-    16,
-)  # bins of a number, of one width; where people are few, they are joined to fewer
+# Bins of a number, of one width; where people are few, they are joined to fewer.
+_EVEN = (128, 64, 32, 16)
 _HALVES = 12  # and toward the lower end, each half as wide as the next
 _MOST_WHOLE = 24  # how far apart whole limits may be for each whole number to have a bin
 _NEARLY_ALL = 0.98

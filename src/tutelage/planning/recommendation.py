@@ -178,7 +178,7 @@ class Plan:
 
     @property
     def obstacle(self) -> str | None:
-        """Why the target is not expected to be reached and what helps, or why trials cannot tell; None if it is."""
+        """Why the target is not expected to be reached and what helps, or why you decide; None if it is."""
         best = self.best
         with_epsilon = f"With ε = {self.target.epsilon:.10g} and {self.target.people:,} people"
         if self.recommended is None:

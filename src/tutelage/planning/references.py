@@ -55,9 +55,8 @@ REFERENCES: tuple[_Reference, ...] = (
 
 # Both were fitted to 90 means of docs/results/labels.csv and of runs with few people; the mean error is 0.13 points.
 _POWER = 0.016  # of the number of labels
-_PEOPLE_HEARD = (
-    200  # for each class and deviation of the noise: half as much is gained as without noise
-)
+# For each class and deviation of the noise: so many people gain half as much as without noise.
+_PEOPLE_HEARD = 200
 
 
 class Guess(NamedTuple):

@@ -227,4 +227,4 @@ def _skops() -> Any:
         return import_module("skops.io")
     finally:
         for name in hidden:
-            del sys.modules[name]
+            sys.modules.pop(name, None)  # another thread may have been first
