@@ -1,6 +1,6 @@
 """Without public rows: noisy sums over a public schema, from which an additive model follows."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,7 @@ from tutelage.features.public_numbers import PublicStart
 from tutelage.features.schema import Schema
 from tutelage.features.scored import chances_of
 from tutelage.mechanisms import NoisySum
-from tutelage.methods.over_releases import AveragedSum, Past, Turn, newest
+from tutelage.methods.over_releases import Average, AveragedSum, Past, Turn, newest
 from tutelage.methods.report import ask_report, event_of_report, sum_of_report
 from tutelage.methods.requests import Asking, Facts, Outcome, Public, Sizes, Steps
 from tutelage.methods.sums import (
@@ -47,6 +47,7 @@ from tutelage.students.stacking import (
     with_biases,
     with_class_weights,
 )
+from tutelage.targets import STEPS
 
 # Shares of all 1/σ². The first is doubled: counts are never negative, so a replaced ballot moves their sum by √2
 # lengths, and not by 2.
@@ -54,7 +55,7 @@ from tutelage.students.stacking import (
 _SHARES = (2 * 0.45, 0.25, 0.3)
 _SHARES_OF_MANY = (2 * 0.3, 0.4, 0.3)  # if there are several rounds
 _STEPS = 2**10  # of a count, where a person has several rows
-_RESIDUAL_STEPS = 2**16
+_RESIDUAL_STEPS = STEPS  # as of a number, where that is the target
 _LONGEST = round(0.8 * sqrt(2) * _RESIDUAL_STEPS)  # residual: of one of two classes .8
 _PEOPLE_OF_BIN = 8.0  # deviations of the noise
 _PEOPLE_OF_FINE_BIN = 20.0
@@ -63,10 +64,8 @@ _MOST_DOUBLINGS = 3  # of the width of bins
 _FOLLOWING = 16
 MOST_ROUNDS = 5
 _PEOPLE_OF_ROUND = 400.0  # deviations of the noise on the count of a bin, for each more round
-_WEIGHTS_OF_ROUNDS = (
-    128  # of all rounds at most: a ballot has as many numbers as there are pairs of weights
-)
-
+# Of all rounds at most: a ballot has as many numbers as there are pairs of weights.
+_WEIGHTS_OF_ROUNDS = 128
 
 _AnyEffects = TypeVar("_AnyEffects", bound=Effects)
 Taught = Asking[tuple[TableOfEffects, dict[object, float] | None, Turn]]
@@ -88,14 +87,44 @@ def _first_places(sizes: Sequence[int]) -> IntArray:
     return np.cumsum([0, *sizes])[:-1]
 
 
-class ColumnCells(NamedTuple):
-    """The cells of a public schema that the sums of a question are over; public."""
+class Question(NamedTuple):
+    """The public values that all sums of a fit follow from."""
 
+    public: Public
     schema: Schema
     cells: tuple[IntArray, ...]  # in which each bin of each column is counted
     n_cells: int  # of all columns
     start: PublicStart | None  # what rows with public targets say, if there are any
     rounds: int  # each of a sum of residuals, and one of weights
+
+    @property
+    def sizes(self) -> Sizes:
+        """The public numbers that the forms of ballots follow from."""
+        return self.public.sizes
+
+
+class Weighing(ABC):
+    """A ballot that says how much of each effect and of each correction to believe; public."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def n_weights(self) -> int:
+        """How many weights there are."""
+
+    @abstractmethod
+    def ballots(self, bins: Matrix, labels: IntArray) -> IntArray:
+        """Return gradient and Gram matrix of each row."""
+
+    @abstractmethod
+    def after(
+        self, joint: AveragedSum, n_people: int, average: Average, /
+    ) -> tuple[Any, FloatArray]:
+        """Return the effects by the noisy sum of all ballots, and how far the noise moves the weights.
+
+        `average` has the weights that the ballots of earlier releases began from.
+        """
 
 
 class SumsOverSchema(NoisySums):
@@ -155,11 +184,8 @@ class SumsOverSchema(NoisySums):
         start = yield from self.start(public, turns[0])
         n_cells = sum(int(cell[-1]) + 1 for cell in cells)
         rounds = _number_of_rounds(public, people)
-        columns = ColumnCells(schema, cells, n_cells, start, rounds)
-        student, class_weight, turn = yield from newest(
-            turns,
-            partial(self.student_of, public, columns),
-        )
+        question = Question(public, schema, cells, n_cells, start, rounds)
+        student, class_weight, turn = yield from newest(turns, partial(self.student_of, question))
         layout = self._layout_of_report(public.report, student)
         report = yield from ask_report(
             self.calibrated.noise_multiplier,
@@ -188,13 +214,7 @@ class SumsOverSchema(NoisySums):
         """Return the ballots that say what the student makes of a person's rows."""
 
     @abstractmethod
-    def student_of(
-        self,
-        public: Public,
-        columns: ColumnCells,
-        turn: Turn,
-        past: Past,
-    ) -> Taught:
+    def student_of(self, question: Question, turn: Turn, past: Past) -> Taught:
         """Return the student by the sums of a release and of those before, how much classes count, and the turn."""
 
     def _about(self, public: Public, schema: Schema) -> list[object]:
@@ -225,8 +245,7 @@ class SumsOverSchema(NoisySums):
 
     def _ask(
         self,
-        sizes: Sizes,
-        rounds: int,
+        question: Question,
         past: Past,
         place: int,
         turn: Turn,
@@ -234,8 +253,9 @@ class SumsOverSchema(NoisySums):
         sum_of: SumOf,
     ) -> Asking[AveragedSum]:
         """Ask for the sum at this place, by ballots of this form, or recall it; see `Turn.ask`."""
-        share, _ = self.most(sizes, rounds)[place]
-        total = None if place else self._event_of_rounds(sizes, rounds)
+        sizes = question.sizes
+        share, _ = self.most(sizes, question.rounds)[place]
+        total = None if place else self._event_of_rounds(sizes, question.rounds)
         return turn.ask(
             self._sum(share),
             form,
@@ -246,8 +266,7 @@ class SumsOverSchema(NoisySums):
 
     def _ask_effects(
         self,
-        public: Public,
-        columns: ColumnCells,
+        question: Question,
         turn: Turn,
         past: Past,
         form: Vector,
@@ -260,35 +279,51 @@ class SumsOverSchema(NoisySums):
         `entries_of` returns the entries of rows, by the cell of each bin of each column and how many cells there are;
         one whole person is `scale` in them.
         """
-        entries = partial(entries_of, columns.cells, columns.n_cells)
+        entries = partial(entries_of, question.cells, question.n_cells)
         averaged = yield from self._ask(
-            public.sizes, columns.rounds, past, 0, turn, form, partial(sum_of_entries, entries)
+            question, past, 0, turn, form, partial(sum_of_entries, entries)
         )
         by_sum = effects.of(
             averaged.values,
             averaged.sigma,
             scale,
-            columns.cells,
-            columns.schema.ordered,
-            by_cell=public.release is not None,
+            question.cells,
+            question.schema.ordered,
+            by_cell=question.public.release is not None,
         )
         return by_sum, averaged.turn
 
+    def _ask_rounds(
+        self, question: Question, turn: Turn, past: Past, effects: _AnyEffects
+    ) -> Asking[tuple[_AnyEffects, FloatArray, Turn]]:
+        """Ask in rounds what is still wrong, and how much of effects and corrections to believe.
+
+        Return the effects, how far the noise moves their weights, and the turn after them.
+        """
+        moved = np.empty(0)
+        for place in range(1, 2 * question.rounds, 2):
+            effects, residuals = yield from self._ask_residuals(
+                question, past, place, turn, effects
+            )
+            effects = effects.with_residuals(residuals.values, residuals.sigma, _RESIDUAL_STEPS)
+            average = past[f"weights {place}"]
+            weighing = self._weighing_of(effects, turn.n, average)
+            joint = yield from self._ask_joint(question, past, place + 1, residuals.turn, weighing)
+            effects, moved = weighing.after(joint, turn.n, average)
+            turn = joint.turn
+        return effects, moved, turn
+
     def _ask_residuals(
         self,
-        sizes: Sizes,
-        rounds: int,
+        question: Question,
         past: Past,
+        place: int,
         turn: Turn,
         effects: _AnyEffects,
-        residuals_of: Callable[[_AnyEffects, IntArray, PeopleBlock], IntArray],
     ) -> Asking[tuple[_AnyEffects, AveragedSum]]:
-        """Ask what the effects get wrong in each group. Return them averaged over releases, too.
-
-        `residuals_of` returns the residuals of rows, shape (rows, outputs), by the effects and the groups of the rows.
-        """
+        """Ask what the effects get wrong in each group. Return them averaged over releases, too."""
         n_groups = [len(table) for table in effects.tables]
-        form = self._form_of_residuals(sizes, sum(n_groups))
+        form = self._form_of_residuals(question.sizes, sum(n_groups))
         n_outputs, in_row = form.shape
 
         def entries(block: PeopleBlock) -> Entries:
@@ -296,21 +331,13 @@ class SumsOverSchema(NoisySums):
             groups = effects.groups_of(block.rows)
             places = _first_places(n_groups) + groups
             cells = np.arange(n_outputs)[:, None] * in_row + places[:, None]
-            residuals = residuals_of(effects, groups, block)
+            residuals = self._residuals_of(effects, groups, block)
             return cells, np.broadcast_to(residuals[:, :, None], cells.shape)
 
         residuals = yield from self._ask(
-            sizes,
-            rounds,
-            past,
-            1 + 2 * len(effects.corrections),
-            turn,
-            form,
-            partial(sum_of_entries, entries),
+            question, past, place, turn, form, partial(sum_of_entries, entries)
         )
-        if rounds > 1:
-            return effects, residuals
-        tables = past["tables"].with_mean(np.concatenate(effects.tables), turn.n)
+        tables = past[f"tables {place}"].with_mean(np.concatenate(effects.tables), turn.n)
         per_column = np.split(tables, np.cumsum(n_groups)[:-1])
         return replace(effects, tables=tuple(per_column)), residuals
 
@@ -318,30 +345,25 @@ class SumsOverSchema(NoisySums):
     def _form_of_residuals(self, sizes: Sizes, n_groups: int) -> Vector:
         """Return the form of ballots of residuals: of each column one residual, for each output."""
 
+    @abstractmethod
+    def _residuals_of(self, effects: Any, groups: IntArray, block: PeopleBlock) -> IntArray:
+        """Return what the effects get wrong about rows in these groups, shape (rows, outputs), in whole steps."""
+
+    @abstractmethod
+    def _weighing_of(self, effects: Any, n_people: int, average: Average, /) -> Weighing:
+        """Return the ballot that says how much of the effects and corrections to believe."""
+
     def _ask_joint(
-        self,
-        sizes: Sizes,
-        rounds: int,
-        past: Past,
-        turn: Turn,
-        effects: Effects,
-        n_weights: int,
-        ballots_of: Callable[[Matrix, IntArray], IntArray],
+        self, question: Question, past: Past, place: int, turn: Turn, weighing: Weighing
     ) -> Asking[AveragedSum]:
         """Ask for gradient and Gram matrix: how much of the effects and corrections to believe."""
+        n_weights = weighing.n_weights
 
         def sum_of(block: PeopleBlock, form: Vector) -> BallotSum:
-            return sum_of_joint(ballots_of, n_weights, block.rows, block, form.unit)
+            return sum_of_joint(weighing.ballots, n_weights, block.rows, block, form.unit)
 
-        return self._ask(
-            sizes,
-            rounds,
-            past,
-            2 * len(effects.corrections),
-            turn,
-            form_of_joint(n_weights, sizes.unit),
-            sum_of,
-        )
+        form = form_of_joint(n_weights, question.sizes.unit)
+        return self._ask(question, past, place, turn, form, sum_of)
 
     def facts(self, n_teachers: int | None, n_rounds: int = 1, /) -> Facts:
         """Return what is stated of a release: who casts ballots, and what the student is."""
@@ -386,7 +408,7 @@ def _joined_cells(n_cells: int, people: float, *, ordered: bool) -> IntArray:
 
 @final
 @by_identity
-class _Weighing:
+class _WeighingOfScores(Weighing):
     """The ballot that says how much of each score and of each correction to believe; public."""
 
     scores: Scores
@@ -398,26 +420,33 @@ class _Weighing:
         """Return the ballot, whose scales follow from made-up rows."""
         made_up = scores.made_up_rows()
         ballot = cls(scores, np.ones(1), 1.0)
-        deviations = deviations_of((ballot.design(made_up) ** 2).sum(axis=1))
+        deviations = deviations_of((ballot._design(made_up) ** 2).sum(axis=1))
         ballot = replace(ballot, deviations=deviations)
-        return replace(ballot, radius=radius_of(ballot.design(made_up)))
+        return replace(ballot, radius=radius_of(ballot._design(made_up)))
 
     @property
     def n_weights(self) -> int:
         """How many weights there are: one for each column, for each correction, and for each class."""
         return len(self.scores.weights) + len(self.scores.base)
 
-    def design(self, groups: IntArray) -> FloatArray:
+    def _design(self, groups: IntArray) -> FloatArray:
         """Return what the weights explain of each class, shape (rows, classes, weights); exact by row."""
         explanations = np.stack(self.scores.explanations(groups), axis=2)
         return with_biases(explanations) / self.deviations
 
-    def scores_after(
-        self, total: IntArray, sigma: float, n_people: int
+    def ballots(self, bins: Matrix, labels: IntArray) -> IntArray:
+        """Return gradient and Gram matrix of each row, by the classes that the scores expect of it."""
+        groups = self.scores.groups_of(bins)
+        chances = chances_of(self.scores.start(groups))
+        return joint_ballots(self._design(groups), self.radius, chances, chances, labels)
+
+    def after(
+        self, joint: AveragedSum, n_people: int, average: Average, /
     ) -> tuple[Scores, FloatArray]:
         """Return the scores by the noisy sum of all ballots, and how far the noise moves the weights."""
         scores = self.scores
-        times_radius = weights_of(total, sigma, n_people, (self.n_weights,))
+        scores = replace(scores, weights=average.with_mean(scores.weights, n_people))
+        times_radius = weights_of(joint.values[0], joint.sigma, n_people, (self.n_weights,))
         weights, moved = np.array(times_radius) / self.radius / self.deviations
         n_explained = len(scores.weights)
         biases = weights[n_explained:]
@@ -475,42 +504,21 @@ class Additive(SumsOverSchema):
 
         return sum_of
 
-    def student_of(
-        self,
-        public: Public,
-        columns: ColumnCells,
-        turn: Turn,
-        past: Past,
-    ) -> Taught:
+    def _residuals_of(self, effects: Scores, groups: IntArray, block: PeopleBlock) -> IntArray:
+        return _residuals_in_steps(effects.start(groups), block.labels)
+
+    def _weighing_of(self, effects: Scores, _n_people: int, _average: Average) -> _WeighingOfScores:
+        return _WeighingOfScores.of(effects)
+
+    def student_of(self, question: Question, turn: Turn, past: Past) -> Taught:
         """Ask for counts, for what scores by these get wrong, and for the weights of both."""
-        sizes = public.sizes
-        rounds = columns.rounds
-        form = _form_of_counts(sizes, columns.n_cells)
+        public = question.public
+        form = _form_of_counts(public.sizes, question.n_cells)
         scores, turn = yield from self._ask_effects(
-            public, columns, turn, past, form, _counts, Scores, _STEPS
+            question, turn, past, form, _counts, Scores, _STEPS
         )
-        moved = np.empty(0)
-        for _ in range(rounds):
-            scores, residuals = yield from self._ask_residuals(
-                sizes, rounds, past, turn, scores, _residuals
-            )
-            scores = scores.with_residuals(residuals.values, residuals.sigma, _RESIDUAL_STEPS)
-            weighing = _Weighing.of(scores)
-            joint = yield from self._ask_joint(
-                sizes,
-                rounds,
-                past,
-                residuals.turn,
-                scores,
-                weighing.n_weights,
-                partial(_joint_ballots, weighing),
-            )
-            if rounds == 1:
-                before = past["weights"].with_mean(scores.weights, turn.n)
-                weighing = replace(weighing, scores=replace(scores, weights=before))
-            scores, moved = weighing.scores_after(joint.values[0], joint.sigma, turn.n)
-            turn = joint.turn
-        student = _classifier_of(scores, moved, public.classes, columns.schema)
+        scores, moved, turn = yield from self._ask_rounds(question, turn, past, scores)
+        student = _classifier_of(scores, moved, public.classes, question.schema)
         if public.weights is None:
             return student, None, turn
         class_weights = public.weights.of(scores.shares)
@@ -546,15 +554,6 @@ def _counts(
     return entries, np.full(entries.shape, _STEPS)
 
 
-def _residuals(
-    scores: Scores,
-    groups: IntArray,
-    block: PeopleBlock,
-) -> IntArray:
-    """Return what scores get wrong, shape (rows, classes), in whole steps."""
-    return _residuals_in_steps(scores.start(groups), block.labels)
-
-
 def _residuals_in_steps(scores: FloatArray, labels: IntArray) -> IntArray:
     """Return 1 for the class of each row and 0 for the others, less their chances, in whole steps of limited length."""
     # scores: (rows, classes); labels: (rows,)
@@ -564,15 +563,3 @@ def _residuals_in_steps(scores: FloatArray, labels: IntArray) -> IntArray:
     lengths = np.sqrt((steps * steps).sum(axis=1, keepdims=True))
     shorter = np.minimum(1, _LONGEST / np.maximum(lengths, 1))
     return np.trunc(steps * shorter).astype(np.int64)
-
-
-def _joint_ballots(
-    weighing: _Weighing,
-    bins: Matrix,
-    labels: IntArray,
-) -> IntArray:
-    """Return the ballots that say how much of the scores and of the correction to believe."""
-    groups = weighing.scores.groups_of(bins)
-    chances = chances_of(weighing.scores.start(groups))
-    design = weighing.design(groups)
-    return joint_ballots(design, weighing.radius, chances, chances, labels)

@@ -15,8 +15,15 @@ from tutelage.digests import canonical
 from tutelage.features.public_numbers import PublicStart
 from tutelage.features.schema import Schema
 from tutelage.mechanisms import NoisySum
-from tutelage.methods.additive import ColumnCells, Entries, SumsOverSchema, Taught, place_in_sum
-from tutelage.methods.over_releases import Average, Past, Turn
+from tutelage.methods.additive import (
+    Entries,
+    Question,
+    SumsOverSchema,
+    Taught,
+    Weighing,
+    place_in_sum,
+)
+from tutelage.methods.over_releases import Average, AveragedSum, Past, Turn
 from tutelage.methods.requests import Asking, Learned, Public, Sizes
 from tutelage.methods.sums import SumOf, form_of_joint, sum_of_entries
 from tutelage.people.blocks import PeopleBlock
@@ -45,7 +52,7 @@ _HIDDEN = 2.0  # deviations of the noise: smaller counts are mostly noise
 
 @final
 @by_identity
-class _Fitting:
+class _WeighingOfMeans(Weighing):
     """The ballot that says how much of each effect and of each correction to believe; public."""
 
     means: Means
@@ -75,15 +82,28 @@ class _Fitting:
         explanations.append(np.full(len(groups), sqrt(self.means.variance)))
         return np.column_stack(explanations) / self.deviations
 
-    def short_design(self, groups: IntArray, public_shares: FloatArray | None) -> FloatArray:
+    def _short_design(self, groups: IntArray, public_shares: FloatArray | None) -> FloatArray:
         """Return what the weights explain, at a length of at most 1."""
         design = self._design(groups, public_shares)
         return design / np.maximum(_lengths(design), self.radius)[:, None]
 
-    def means_after(self, total: IntArray, sigma: float, n_people: int) -> tuple[Means, FloatArray]:
+    def ballots(self, bins: Matrix, labels: IntArray) -> IntArray:
+        """Return gradient and Gram matrix of each row, by the number that the means expect of it."""
+        means = self.means
+        groups = means.groups_of(bins)
+        shares = means.public_shares(bins)
+        expected = means.start(groups, shares)
+        wrong = _residuals_in_steps(expected, labels, means.largest_residual) / _LONGEST
+        return joint_steps(self._short_design(groups, shares), wrong)
+
+    def after(
+        self, joint: AveragedSum, n_people: int, _average: Average, /
+    ) -> tuple[Means, FloatArray]:
         """Return the means by the noisy sum of all ballots, and how far the noise moves the weights."""
         means = self.means
-        gradient, gram, noise = normal_equations(total, sigma, n_people, self.n_weights)
+        gradient, gram, noise = normal_equations(
+            joint.values[0], joint.sigma, n_people, self.n_weights
+        )
         step = step_of(
             means.largest_residual * gradient,
             gram,
@@ -175,55 +195,34 @@ class AdditiveMean(SumsOverSchema):
         )
         return PublicStart.from_bytes(stored, rows, shares)
 
-    def student_of(
-        self,
-        public: Public,
-        columns: ColumnCells,
-        turn: Turn,
-        past: Past,
-    ) -> Taught:
+    def _residuals_of(self, effects: Means, groups: IntArray, block: PeopleBlock) -> IntArray:
+        expected = effects.start(groups, effects.public_shares(block.rows))
+        return _residuals_in_steps(expected, block.labels, effects.largest_residual)[:, None]
+
+    def _weighing_of(self, effects: Means, n_people: int, average: Average, /) -> _WeighingOfMeans:
+        starts = np.append(effects.weights, effects.part_of_public)
+        *of_effects, of_public = average.with_mean(starts, n_people).tolist()
+        means = replace(effects, weights=np.array(of_effects), part_of_public=of_public)
+        return _WeighingOfMeans.of(means)
+
+    def student_of(self, question: Question, turn: Turn, past: Past) -> Taught:
         """Ask for sums of numbers, for what effects by these get wrong, for weights, and for errors."""
-        sizes = public.sizes
-        rounds = columns.rounds
-        form = _form_of_sums(sizes, columns.n_cells)
-        means, turn = yield from self._ask_effects(
-            public, columns, turn, past, form, _sums, Means, STEPS
-        )
-        means = means.beside(columns.start)
-        moved = np.empty(0)
-        for _ in range(rounds):
-            means, residuals = yield from self._ask_residuals(
-                sizes, rounds, past, turn, means, _residuals
-            )
-            if rounds == 1:
-                starts = np.append(means.weights, means.part_of_public)
-                *of_effects, of_public = past["parts"].with_mean(starts, turn.n).tolist()
-                means = replace(means, weights=np.array(of_effects), part_of_public=of_public)
-            means = means.with_residuals(residuals.values, residuals.sigma, STEPS)
-            fitting = _Fitting.of(means)
-            joint = yield from self._ask_joint(
-                sizes,
-                rounds,
-                past,
-                residuals.turn,
-                means,
-                fitting.n_weights,
-                partial(_joint_ballots, fitting),
-            )
-            means, moved = fitting.means_after(joint.values[0], joint.sigma, turn.n)
-            turn = joint.turn
-        regressor = _regressor_of(means, moved, columns.schema)
+        sizes = question.sizes
+        form = _form_of_sums(sizes, question.n_cells)
+        means, turn = yield from self._ask_effects(question, turn, past, form, _sums, Means, STEPS)
+        means = means.beside(question.start)
+        means, moved, turn = yield from self._ask_rounds(question, turn, past, means)
+        regressor = _regressor_of(means, moved, question.schema)
 
         errors = yield from self._ask(
-            sizes,
-            rounds,
+            question,
             Past(Average),
-            1 + 2 * rounds,
+            1 + 2 * question.rounds,
             turn,
             _form_of_errors(sizes),
             partial(sum_of_entries, partial(_errors, regressor)),
         )
-        low, high = map(float, public.classes[:2])
+        low, high = map(float, question.public.classes[:2])
         histograms = errors.values / STEPS
         student = _with_histograms(
             regressor,
@@ -264,34 +263,11 @@ def _sums(
     return np.hstack([within, n_cells + within]), np.hstack([STEPS - high, high])
 
 
-def _residuals(
-    means: Means,
-    groups: IntArray,
-    block: PeopleBlock,
-) -> IntArray:
-    """Return what effects get wrong, shape (rows, 1), in whole steps."""
-    expected = means.start(groups, means.public_shares(block.rows))
-    return _residuals_in_steps(expected, block.labels, means.largest_residual)[:, None]
-
-
 def _residuals_in_steps(expected: FloatArray, labels: IntArray, largest: float) -> IntArray:
     """Return numbers less what is expected, in whole steps, of which the largest residual always has as many."""
     # expected, labels: (rows,)
     steps = np.trunc(LARGEST_RESIDUAL / largest * (labels - expected * STEPS))
     return np.clip(steps, -_LONGEST, _LONGEST).astype(np.int64)
-
-
-def _joint_ballots(
-    fitting: _Fitting,
-    bins: Matrix,
-    labels: IntArray,
-) -> IntArray:
-    """Return the ballots that say how much of the effects and of the correction to believe."""
-    groups = fitting.means.groups_of(bins)
-    shares = fitting.means.public_shares(bins)
-    expected = fitting.means.start(groups, shares)
-    wrong = _residuals_in_steps(expected, labels, fitting.means.largest_residual) / _LONGEST
-    return joint_steps(fitting.short_design(groups, shares), wrong)
 
 
 def _errors(regressor: AdditiveRegressor, block: PeopleBlock) -> Entries:

@@ -390,6 +390,13 @@ class Effects(ABC):
             explanations.append(sum_of_effects(correction.effects, groups))
         return explanations
 
+    @abstractmethod
+    def with_residuals(self, residuals: FloatArray, sigma: float, scale: float) -> Self:
+        """Return these with a correction by noisy sums of what they get wrong, shape (outputs, groups).
+
+        One whole person is `scale` in the sums.
+        """
+
     def with_correction(self, correction: Correction) -> Self:
         """Return these with one more correction, of which nothing is believed so far."""
         # As above: ballots follow from it.
