@@ -8,20 +8,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score
 
 from test_cli import succeeded, write_people
 from test_hostile_rows import Unspeakable
 from tutelage import PATEClassifier, SimulationNoise
+from tutelage.accounting.filter import GaussianFilter, RenyiFilter
 from tutelage.ballots import BallotSum, Vector, sum_of_cells
 from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError
 from tutelage.features import Schema
 from tutelage.mechanisms import NoisySum
-from tutelage.methods import Additive, NoisyMoments, additive
-from tutelage.methods.additive import _LONGEST, _residuals_in_steps
-from tutelage.methods.requests import Answer, run_steps
+from tutelage.methods import Additive, AdditiveMean, NoisyMoments, additive
+from tutelage.methods.additive import _LONGEST, MOST_ROUNDS, _residuals_in_steps
+from tutelage.methods.requests import Answer, Sizes, run_steps
 from tutelage.methods.sums import PeopleReady
 from tutelage.partition import Shards
 from tutelage.people.memory import PeopleInMemory
@@ -226,7 +227,29 @@ def test_all_sums_cost_what_one_of_the_given_noise_would(n_sums, noise, entity):
         for one in request.mechanism.most(request.form, simulated=True).flatten()
     )
     assert len(requests) == n_sums
-    assert spent == pytest.approx(4 / noise**2, rel=1e-9)
+    several_rounds = n_sums > 3
+    assert spent == pytest.approx((1 - 1e-5 * several_rounds) * 4 / noise**2, rel=1e-9)
+
+
+@given(st.floats(0.1, 1e3), st.lists(st.integers(2, 300), min_size=1, max_size=30))
+@settings(max_examples=20, deadline=None)
+def test_several_rounds_never_cost_more_than_what_is_announced(noise, bins):
+    sizes = Sizes(n_classes=3, n_public=0, unit=ONE_TEACHER, bins=tuple(bins))
+    for method in (Additive, AdditiveMean):
+        asked = method(mechanism=NoisySum(noise))
+        announced = asked.event_of_sums(sizes)
+        for limit in (GaussianFilter(1.0, 1e-5), RenyiFilter.suited_to(8.0, 1e-6)):
+            for rounds in range(2, MOST_ROUNDS + 1):
+                event = asked._event_of_rounds(sizes, rounds)
+                assert limit.cost(event) <= limit.cost(announced)
+
+
+@pytest.mark.rest
+def test_the_epsilon_of_several_rounds_is_stated_beside_a_larger_budget(tmp_path):
+    X, y = made_up(30_000)
+    model = of(noise=None, budget=8.0, delta=1e-6, ledger=tmp_path / "a.ledger").fit(X, y)
+    assert len(model.ballots_) > 3
+    assert model.epsilon_.epsilon <= 1.0
 
 
 @pytest.mark.parametrize(

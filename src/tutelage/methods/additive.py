@@ -53,7 +53,8 @@ from tutelage.targets import STEPS
 # lengths, and not by 2.
 # The others are those of all sums of residuals, and of all sums for weights.
 _SHARES = (2 * 0.45, 0.25, 0.3)
-_SHARES_OF_MANY = (2 * 0.3, 0.4, 0.3)  # if there are several rounds
+# If there are several rounds. Together a little less, as the cost of each of more sums is rounded upward.
+_SHARES_OF_MANY = (2 * 0.3, 0.4, 0.29999)
 _STEPS = 2**10  # of a count, where a person has several rows
 _RESIDUAL_STEPS = STEPS  # as of a number, where that is the target
 _LONGEST = round(0.8 * sqrt(2) * _RESIDUAL_STEPS)  # residual: of one of two classes .8
@@ -155,8 +156,8 @@ class SumsOverSchema(NoisySums):
     def event_of_sums(self, sizes: Sizes) -> Event:
         """Return the most that all sums are, where the number of people is public.
 
-        The sums of several rounds have the same shares together, and so cost as much; a little less, as noise in whole
-        numbers costs more than other noise, and the more so, the smaller it is.
+        The sums of several rounds have nearly the same shares together, and so cost as much. They cost a little less:
+        noise in whole numbers costs more than other noise, and the more so, the smaller it is.
         """
         return self._event_of_rounds(sizes, 1)
 

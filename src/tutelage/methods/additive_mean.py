@@ -42,7 +42,8 @@ from tutelage.targets import STEPS, Numbers
 # Shares of all 1/σ². The first and the last are doubled: their ballots are never negative, so a replaced one moves
 # the sum by √2 lengths, and not by 2.
 _SHARES = (2 * 0.42, 0.23, 0.28)
-_SHARES_OF_MANY = (2 * 0.28, 0.37, 0.28)  # if there are several rounds
+# If there are several rounds; see `tutelage.methods.additive`.
+_SHARES_OF_MANY = (2 * 0.28, 0.37, 0.27999)
 _ERRORS = 2 * 0.07
 _LONGEST = round(LARGEST_RESIDUAL * STEPS)
 _N_ERRORS = len(EDGES) - 1  # bins of a histogram
