@@ -285,8 +285,11 @@ def test_a_gain_that_other_data_sets_saw_is_expected_where_trials_see_none(judge
     assert isinstance(found.parameters(despite_plan=True)["method"], NoisyMoments)
 
 
-def test_no_gain_is_expected_where_no_release_could_gain_half_a_point(judged):
-    assert not judged(0.7, 0.996, 60_000).undecided
+def test_a_gain_is_not_left_to_the_user_where_no_release_could_gain_half_a_point(judged):
+    for student, alone, undecided in ((0.994, 0.991, True), (0.9985, 0.996, False)):
+        found = judged(student, alone, 60_000)
+        assert found.best.expected > alone + 0.001
+        assert (found.recommended, found.undecided) == (None, undecided)
 
 
 SIZES = {  # public labels, people and classes of docs/results/labels.csv

@@ -56,8 +56,4 @@ __all__ = sorted([*_HOME, "__version__"])  # pyright: ignore[reportUnsupportedDu
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
-__getattr__ = on_first_use(__name__, _HOME)
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = on_first_use(__name__, _HOME)

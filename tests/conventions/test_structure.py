@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -297,6 +298,17 @@ def test_public_names_are_curated_and_exist():
         assert getattr(tutelage, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = tutelage.nonsense
+
+
+@pytest.mark.parametrize(
+    "name", ["accounting", "estimator", "features", "publishing", "students", "teachers"]
+)
+def test_names_that_are_loaded_on_first_use_are_listed_before(name):
+    package = import_module(f"tutelage.{name}")
+    assert dir(package) == sorted(package.__all__)
+    assert all(getattr(package, public) is not None for public in package.__all__)
+    with pytest.raises(AttributeError, match=f"module 'tutelage.{name}' has no attribute"):
+        _ = package.nonsense
 
 
 def test_import_is_light():

@@ -3,8 +3,9 @@
 Names are loaded on first use, so that who receives labels loads nothing that holds a vote.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tutelage._internal import on_first_use
 
 if TYPE_CHECKING:
     from tutelage_consortium.aggregator import Aggregator as Aggregator
@@ -30,8 +31,4 @@ _HOME = {
 }
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f"tutelage_consortium.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'tutelage_consortium' has no attribute {name!r}")
+__getattr__, __dir__ = on_first_use(__name__, _HOME)

@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 _HOME = {"Accountant": "accountant"}
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 
-__getattr__ = on_first_use(__name__, _HOME)
+__getattr__, __dir__ = on_first_use(__name__, _HOME)

@@ -47,4 +47,4 @@ _HOME = {
 }
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 
-__getattr__ = on_first_use(__name__, _HOME)
+__getattr__, __dir__ = on_first_use(__name__, _HOME)

@@ -64,7 +64,7 @@ _MOST_DOUBLINGS = 3  # of the width of bins
 # The cells of a first release serve all that follow, whose sums are averaged: then the noise hides fewer people.
 _FOLLOWING = 16
 MOST_ROUNDS = 5
-_PEOPLE_OF_ROUND = 400.0  # deviations of the noise on the count of a bin, for each more round
+_PEOPLE_OF_ROUND = 400.0  # deviations of the noise on the count of a bin, for each round
 # Of all rounds at most: a ballot has as many numbers as there are pairs of weights.
 _WEIGHTS_OF_ROUNDS = 128
 

@@ -62,8 +62,4 @@ def student_named(
     return STUDENTS[name](**parameters)
 
 
-__getattr__ = on_first_use(__name__, _HOME)
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = on_first_use(__name__, _HOME)

@@ -73,8 +73,9 @@ class Stacking:
     def scores_without(self, seen: FloatArray, labels: IntArray, people: IntArray) -> FloatArray:
         """Return the scores that a person's rows would have without the person's ballots, nearly; exact by person.
 
-        Those who cast the ballots before are believed too much otherwise. The scores of classes, shape (rows, classes),
-        are beside each other: by the public labels, by the ballots beyond them, and by the ballots with them.
+        With their own ballots in them, people would agree too well with the scores, and the sum would believe these too
+        much. The scores of classes, shape (rows, classes), are beside each other: by the public labels, by the ballots
+        beyond them, and by the ballots with them.
         """
         m = len(self.student.classes_)
         start = seen[:, -m:]

@@ -4,8 +4,9 @@ Networks need the torch extra and are loaded when they are first named.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tutelage._internal import on_first_use
 from tutelage._internal.typing import Named
 from tutelage.teachers.base import TeacherRecipe, TrainableTeachers
 from tutelage.teachers.closed_form import ClassMeans, HeadTeachers, Ridge
@@ -39,12 +40,7 @@ TEACHERS: Mapping[str, Named[TeacherRecipe]] = {
     "ClassMeans": Named(ClassMeans, "a handful of rows per class"),
     "Ridge": Named(Ridge, "more rows than features, or few features"),
 }
-_NETWORKS = {"Network", "NetworkTeachers"}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _NETWORKS:
-        from tutelage.teachers import networks
-
-        return getattr(networks, name)
-    raise AttributeError(f"module 'tutelage.teachers' has no attribute {name!r}")
+# They load PyTorch, which is an extra.
+__getattr__, __dir__ = on_first_use(
+    __name__, {"Network": "networks", "NetworkTeachers": "networks"}
+)
