@@ -262,7 +262,7 @@ def require_type(
     kind = private.type_of(name)
     if kind == TEXT_TYPE:
         cells = private.column(name).tolist()
-        # Readers make equal cells one object. By it, no code of a cell's own class runs.
+        # Readers make equal cells one object. To compare ids runs no code of a cell's own class.
         different = dict(zip(map(id, cells), cells, strict=True)).values()
         texts = [cell for cell in different if isinstance(cell, str)]
         long = [text for text in texts if str.__len__(text) >= _LEAST_LONG]

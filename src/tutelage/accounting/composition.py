@@ -117,7 +117,7 @@ def gaussian_composition(sigma: float, count: int, delta: float) -> float:
 def gaussian_dp_epsilon(mu: float, delta: float) -> float:
     """Return the ε of μ-Gaussian differential privacy at δ (Balle and Wang 2018, Theorem 8), rounded upward.
 
-    So much do `count` answers with *continuous* Gaussian noise cost, with μ = √(2·count)/σ (Dong, Roth and Su 2022,
+    With μ = √(2·count)/σ it is the cost of `count` answers with *continuous* Gaussian noise (Dong, Roth and Su 2022,
     Corollary 3.3).
     """
     if mu == 0:

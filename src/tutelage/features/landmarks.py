@@ -102,9 +102,8 @@ class PublicKernel(PublicFeatureMap):
         def likeness(rows: Matrix) -> FloatArray:
             # rows: (rows, columns); products, wide, total: (rows, landmarks)
             rows = _on_grid(rows, self.center, self.reach)
-            products = (
-                rows @ factors
-            )  # whole, as are the squared distances, so neither depends on an order
+            # Products and squared distances are whole numbers, so neither depends on the order of a sum.
+            products = rows @ factors
             wide = products + lengths
             wide += (rows**2).sum(axis=1, keepdims=True)
             wide /= -2 * widths[-1] ** 2

@@ -50,10 +50,10 @@ _WIDEST = 0.3  # of an interval without trials whose middle is a prediction
 # Standard deviation of the prediction error, beyond that of single runs: docs/planning.md.
 _MODEL = 0.015
 _OTHER_DATA = 0.16  # the same if trials used other data
-# The same of a start from public labels, and of what other data sets say that it gains, in multiples of that.
+# The same of a start from public labels, and of its gain over them, in multiples of this gain.
 _START = 0.005
 _OF_GAIN = 0.5
-_LEAST_GAIN = 0.001  # over public labels: a plan that expects less refuses
+_SMALL_GAIN = 0.001  # over public labels: a plan that expects less is not undecided, and refuses
 _NORMAL = 1.645  # standard deviations that hold nine of ten runs
 _CURVE = (0.5, 2.0, 4.0)  # times ε
 _LANDMARKS = (1000, 200, 60)  # fewer are safer from liars, and a little less accurate
@@ -346,7 +346,7 @@ def _by_trials(
     shift = whole.expected - (again or first)[ballots].expected
 
     def floor_of(method: Method) -> float:
-        """Return what a student starts from, and gains over public labels as releases of other data sets did."""
+        """Return the least to expect: one class for all, or public labels and what other data sets gained over them."""
         if alone is None or not method.needs.start:
             return majority
         accuracy = alone.expected
@@ -388,7 +388,7 @@ def _by_trials(
     is_useful = _is_useful(winner, majority, alone)
     is_unclear = target.people > MANY_TIMES * winner.people
     if alone is not None:
-        is_unclear = winner.expected >= max(majority, alone.expected) + _LEAST_GAIN
+        is_unclear = winner.expected >= max(majority, alone.expected) + _SMALL_GAIN
     return Plan(
         target=target,
         evidence=OWN_LABELS if known.own else STAND_IN,

@@ -42,11 +42,11 @@ class Trial(NamedTuple):
     # The gain of the real number of people, in multiples of the gain of the last doubling.
     still_to_come: float
     people: int = 0  # who took part in one run
-    floor: float = 0.0  # what a student starts from
+    floor: float = 0.0  # the least that is expected of a student
 
     @property
     def expected(self) -> float:
-        """Expected accuracy of a student of the real number of people, at least what it starts from."""
+        """Expected accuracy of a student of the real number of people, at least `floor`."""
         share = float(np.mean(self.shares))
         gain = self.still_to_come * max(share - float(np.mean(self.halves)), 0.0)
         # At most half of the errors vanish: a student that fails for half of the people by chance is no large gain.

@@ -71,7 +71,7 @@ def as_number(measure: Interval | None) -> str:
 
 @cache
 def _shared_code() -> "BytecodeCache":
-    """Return the code of the templates, which takes a tenth of a second each to compile, for all forms."""
+    """Return a cache of compiled templates, which all forms share: each takes a tenth of a second to compile."""
     from jinja2.bccache import Bucket, BytecodeCache
 
     compiled = dict[str, Any]()
