@@ -156,8 +156,8 @@ class SumsOverSchema(NoisySums):
     def event_of_sums(self, sizes: Sizes) -> Event:
         """Return the most that all sums are, where the number of people is public.
 
-        The sums of several rounds have nearly the same shares together, and so cost as much. They cost a little less:
-        noise in whole numbers costs more than other noise, and the more so, the smaller it is.
+        The sums of several rounds have nearly the same shares together. They cost a little less, because their noise is
+        larger: noise in whole numbers costs more than continuous noise, above all where it is small.
         """
         return self._event_of_rounds(sizes, 1)
 

@@ -215,7 +215,7 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             n_rows=len(rows),
             classes=classes,
         )
-        self.own_effect_ = None  # which is for test reports
+        self.own_effect_ = None  # these rows cast no ballots
         return self
 
     def fit_moments(
