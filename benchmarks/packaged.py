@@ -19,7 +19,7 @@ import argparse
 import multiprocessing
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from importlib import import_module
 from itertools import product
@@ -31,7 +31,7 @@ import pandas as pd
 from labels import DELTA, KEY, MEASURES, page_of
 from scipy.optimize import brentq
 from sklearn.ensemble import HistGradientBoostingClassifier
-from splits import SOURCES, WITHOUT_ROWS, Split, accuracy_and_precision, stored_numbers
+from splits import SOURCES, WITHOUT_ROWS, Split, accuracy_and_precision, stored_numbers, widest_bins
 
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
@@ -58,15 +58,49 @@ class Seen(NamedTuple):
     schema: Schema
     kept: IntArray
     y: IntArray
-    bins: tuple[IntArray, IntArray]
+    sizes: list[int]  # how many bins each column has
+    bins: tuple[IntArray, IntArray]  # the widest ones
     classes: range
     seed: int
+
+
+def typed(split: Split) -> Split:
+    """Return a split whose codes are texts that are no numbers, and whose numbers are no texts."""
+    public = split.public
+    if isinstance(public, pd.DataFrame):
+        codes = [name for name in public if cell_is_code(public[name].iloc[0])]
+        floats = public.select_dtypes("floating")
+        parts = (public, split.private, split.scored)
+        numbers = [
+            name
+            for name in floats
+            if all(bool((part[name].dropna() % 1 == 0).all()) for part in parts)
+        ]
+    else:
+        whole = {name: all(map(str.isdigit, cells)) for name, cells in public.items()}
+        numbers = [name for name in whole if whole[name] and not name.endswith("_id")]
+        codes = [name for name in whole if name not in numbers]
+
+    def rows(given: Any) -> pd.DataFrame:
+        frame = pd.DataFrame(given)
+        for name in codes:
+            frame[name] = ("code " + frame[name].astype(str)).astype(object)
+        return frame.astype(dict.fromkeys(numbers, "Int64"))
+
+    return split._replace(
+        public=rows(public), private=rows(split.private), scored=rows(split.scored)
+    )
+
+
+def cell_is_code(cell: object) -> bool:
+    """Return whether a cell is a number, but a text."""
+    return isinstance(cell, str) and cell.isdigit()
 
 
 @lru_cache(1)
 def seen_of(name: str, fold: int) -> Seen:
     """Return what rivals see."""
-    split = ALL[name](fold)
+    split = typed(ALL[name](fold))
     kept = np.random.default_rng(fold).permutation(len(split.y_private))
     if split.ids is not None:
         kept = kept[np.unique(split.ids[kept], return_index=True)[1]]
@@ -74,10 +108,9 @@ def seen_of(name: str, fold: int) -> Seen:
         Schema.learn(split.public),
         range(int(max(split.y_private.max(), split.y_scored.max())) + 1),
     )
-    private, scored = (schema.transform(rows).astype(int) for rows in (split.private, split.scored))
-    return Seen(
-        split, schema, kept, split.y_private[kept], (private[kept], scored), classes, 100 + fold
-    )
+    sizes, (private, scored) = widest_bins(schema, split.private, split.scored)
+    y = split.y_private[kept]
+    return Seen(split, schema, kept, y, sizes, (private[kept], scored), classes, 100 + fold)
 
 
 def additive(seen: Seen, epsilon: float) -> Matrix:
@@ -137,15 +170,15 @@ def ebm_rows(schema: Schema, *rows: Any) -> tuple[list[pd.DataFrame], dict[str, 
     return found, {"feature_types": types, "privacy_bounds": ranges}
 
 
-def indicators(sizes: tuple[int, ...], bins: IntArray) -> FloatArray:
+def indicators(sizes: Sequence[int], bins: IntArray) -> FloatArray:
     """Return an indicator for each bin of each column, so that all rows are equally long."""
     return np.hstack([np.eye(n)[column] for n, column in zip(sizes, bins.T, strict=True)])
 
 
 def of_bins(seen: Seen, epsilon: float) -> Matrix:
     """Return scores by noisy least squares over indicators of bins."""
-    places = [*seen.bins, np.zeros((1, len(seen.schema.bins)), dtype=int)]
-    hot = [indicators(seen.schema.bins, bins) for bins in places]
+    places = [*seen.bins, np.zeros((1, len(seen.sizes)), dtype=int)]
+    hot = [indicators(seen.sizes, bins) for bins in places]
     problem = Problem(hot[0], seen.y, hot[2], len(seen.classes))
     return (
         AdaSSP(hot[2].shape[1], 0.5, 1.0)
@@ -156,7 +189,7 @@ def of_bins(seen: Seen, epsilon: float) -> Matrix:
 
 def of_synthetic_rows(seen: Seen, epsilon: float, kind: str) -> Matrix:
     """Return chances by gradient boosting of synthetic rows."""
-    sizes, table = seen.schema.bins, np.column_stack([seen.bins[0], seen.y])
+    sizes, table = seen.sizes, np.column_stack([seen.bins[0], seen.y])
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         rows = pool.apply_async(
             synthesized, (kind, table, (*sizes, len(seen.classes)), epsilon)

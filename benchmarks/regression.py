@@ -28,7 +28,7 @@ import pandas as pd
 from packaged import ebm_epsilon, ebm_rows, indicators
 from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
-from splits import Frame
+from splits import Frame, widest_bins
 
 from tutelage import PATERegressor, SimulationNoise
 from tutelage._internal.typing import FloatArray, Mask
@@ -74,8 +74,8 @@ class Rows(NamedTuple):
     @property
     def indicators(self) -> list[FloatArray]:
         """Indicators of the bins of the private and of the scored rows."""
-        bins = [self.schema.transform(rows).astype(int) for rows in (self.X, self.scored)]
-        return [indicators(self.schema.bins, one) for one in bins]
+        sizes, bins = widest_bins(self.schema, self.X, self.scored)
+        return [indicators(sizes, one) for one in bins]
 
     @property
     def shares(self) -> FloatArray:
@@ -87,7 +87,7 @@ class Rows(NamedTuple):
 def split(name: str, fold: int) -> Rows:
     """Return a split of a table."""
     package, item, target, ends, left_out = TABLES[name]
-    table = loaded(package, item, target).drop(columns=left_out)
+    table = loaded(package, item, target).drop(columns=left_out, errors="ignore")
     n_public, n_scored = SIZES if len(table) >= LARGE else SIZES_OF_SMALL
     order = np.random.default_rng(20 + fold).permutation(len(table))
     for column in table.columns.drop(target):

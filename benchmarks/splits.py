@@ -13,6 +13,8 @@ from sklearn.metrics import average_precision_score
 
 from tutelage._internal.typing import IntArray, Mask, Matrix
 from tutelage.datasets import load_adult
+from tutelage.features import Schema
+from tutelage.students.additive import by_bins
 from tutelage_reproductions.datasets import load_mnist
 
 Frame = Any  # a DataFrame of pandas, which knows no types of columns
@@ -33,6 +35,13 @@ class Split(NamedTuple):
 def stored_numbers(path: Path, columns: Sequence[str] = ()) -> Frame:
     """Return the numbers that were stored in a csv file, or a table of these columns without rows."""
     return pd.read_csv(path) if path.exists() else pd.DataFrame(columns=list(columns))
+
+
+def widest_bins(schema: Schema, *parts: Any) -> tuple[list[int], list[IntArray]]:
+    """Return how many bins each column has where they are fewest, as suits rivals best, and the rows in these."""
+    joined = [levels[-1] for levels in schema.levels]
+    sizes = [int(numbers[-1]) + 1 for numbers in joined]
+    return sizes, [by_bins(joined, schema.transform(rows)) for rows in parts]
 
 
 def accuracy_and_precision(scores: Matrix, truth: IntArray) -> tuple[float, float]:

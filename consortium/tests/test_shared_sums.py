@@ -449,7 +449,7 @@ def test_hospitals_that_answered_stand_for_all(sums):
     assert answer.sigma == pytest.approx(4 * event.sigma_of_share)
 
 
-OPENED = {"entities": NAMES, "values": [0] * 156}
+OPENED = {"entities": NAMES, "values": [0] * 166}
 DAMAGED = [
     np.zeros((1, 9), dtype=np.uint8),
     row_of(file="round"),
@@ -462,7 +462,7 @@ DAMAGED = [
         row_of(OPENED | {"entities": entities})
         for entities in ([*NAMES, "hospital-9"], NAMES[:1] * 2, [])
     ),
-    *(row_of(OPENED | {"values": values}) for values in ([0] * 155, [2**51] * 156)),
+    *(row_of(OPENED | {"values": values}) for values in ([0] * 165, [2**51] * 166)),
     row_of(*[OPENED] * 3),
 ]
 

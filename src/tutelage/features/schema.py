@@ -393,14 +393,12 @@ def _problem_of(name: object, column: object) -> Problem:
 def edges_of(column: _Column, even: int = _EVEN[0]) -> FloatArray:
     """Return the lower ends of the bins of a number, of which `even` would be of one width."""
     low, high = map(float, column)
-    are_whole = all(isinstance(end, Integral) for end in column)
-    if are_whole and high - low <= _MOST_WHOLE:
+    if all(isinstance(end, Integral) for end in column) and high - low <= _MOST_WHOLE:
         return np.arange(low, high + 1)
     halves = 2.0 ** -np.arange(1, _HALVES + 1)
     shares = np.unique(np.concatenate([np.arange(even) / even, halves]))
-    edges = round_to_13_digits((low + (high - low) * shares).astype(np.float64))
-    # No whole number is between an end and the next whole number.
-    return np.unique(np.ceil(edges) if are_whole else edges)
+    edges = low + (high - low) * shares
+    return np.unique(round_to_13_digits(edges.astype(np.float64)))
 
 
 def _levels_of(column: _Column) -> list[IntArray]:
