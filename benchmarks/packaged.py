@@ -47,7 +47,8 @@ METHOD = """Each number is a mean over four splits without public rows, at δ = 
 or average precision where classes are rare (`python benchmarks/packaged.py`). All methods get the same schema, and
 no private row chooses a setting: DP-EBM has its defaults, or ten times their learning rate (rate 0.1). It counts added
 rows, so it gets the smaller ε that covers a replaced row; told ε itself, its guarantee is weaker, and it is not in the
-table. AIM did not fit Adult in half an hour. MST, as installed (smartnoise-synth 1.0.8, mbi 1.1.0), ends below the
+table. Bins and rounds of tutelage were chosen on Adult and Diabetes, on the first two of these splits among others. AIM
+did not fit Adult in half an hour. MST, as installed (smartnoise-synth 1.0.8, mbi 1.1.0), ends below the
 majority class, perhaps by a fault of the package."""
 
 
