@@ -24,6 +24,7 @@ from tutelage.noise import SimulationNoise
 from tutelage.partition import unit_of_single_people
 from tutelage.planning import Option, Plan, plan
 from tutelage.planning.methods import Target
+from tutelage.planning.planner import _is_useful
 from tutelage.planning.references import gain_over_labels, guess_accuracy
 from tutelage.planning.trials import Trial, run_safety, run_trials
 from tutelage.reporting.lints import Case, lint
@@ -232,6 +233,19 @@ def test_nothing_is_released_where_public_labels_alone_do_as_well(judged):
     assert f"beat a model of the public labels alone ({found.alone.expected:.1%})" in str(
         found.obstacle
     )
+
+
+def test_better_trials_never_turn_a_recommendation_down():
+    """Trials have an error, and what releases of other data sets gained has none that counts."""
+    alone = Trial((0.63, 0.63), (0.63, 0.63), 0.0, 100)
+    for least in (0.632, 0.637):
+        verdicts = list[bool]()
+        for share in np.arange(0.60, 0.70, 0.002):
+            trial = Trial((share - 0.02, share + 0.02), (share, share), 0.0, 100, floor=least)
+            verdicts.append(_is_useful(trial, 0.5, alone))
+        assert verdicts == sorted(verdicts)
+        assert verdicts[0] == (least > 0.635)
+        assert verdicts[-1]
 
 
 def test_a_share_that_no_epsilon_reaches_is_said_to_be_out_of_reach(judged):

@@ -475,11 +475,11 @@ def _outlook(
 
 def _is_useful(trial: Trial, majority: float, alone: Trial | None) -> bool:
     """Return whether a student is worth a release, by more than chance in the trials explains."""
-    gains = [(trial.expected - majority, trial.error)]
+    least = [trial.expected - majority - trial.error]
     if alone is not None:
         gain, error = trial.gain(alone)
-        gains.append((gain, error if trial.expected > trial.floor else 0.0))
-    return all(is_worth(gain - error, 0.0) for gain, error in gains)
+        least.append(max(gain - error, trial.floor - alone.expected))
+    return all(is_worth(gain, 0.0) for gain in least)
 
 
 def _best_first(items: Iterable[Expected]) -> tuple[Expected, ...]:
