@@ -31,7 +31,15 @@ import pandas as pd
 from labels import DELTA, KEY, MEASURES, page_of
 from scipy.optimize import brentq
 from sklearn.ensemble import HistGradientBoostingClassifier
-from splits import SOURCES, WITHOUT_ROWS, Split, accuracy_and_precision, stored_numbers, widest_bins
+from splits import (
+    SOURCES,
+    WITHOUT_ROWS,
+    Frame,
+    Split,
+    accuracy_and_precision,
+    stored_numbers,
+    widest_bins,
+)
 
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
@@ -68,22 +76,20 @@ class Seen(NamedTuple):
 def typed(split: Split) -> Split:
     """Return a split whose codes are texts that are no numbers, and whose numbers are no texts."""
     public = split.public
-    if isinstance(public, pd.DataFrame):
+    numbers = list[str]()
+    if hasattr(public, "select_dtypes"):  # a frame
         codes = [name for name in public if cell_is_code(public[name].iloc[0])]
-        floats = public.select_dtypes("floating")
         parts = (public, split.private, split.scored)
-        numbers = [
-            name
-            for name in floats
-            if all(bool((part[name].dropna() % 1 == 0).all()) for part in parts)
-        ]
+        for name in public.select_dtypes("floating"):
+            if all((part[name].dropna() % 1 == 0).all() for part in parts):
+                numbers.append(name)
     else:
         whole = {name: all(map(str.isdigit, cells)) for name, cells in public.items()}
         numbers = [name for name in whole if whole[name] and not name.endswith("_id")]
         codes = [name for name in whole if name not in numbers]
 
-    def rows(given: Any) -> pd.DataFrame:
-        frame = pd.DataFrame(given)
+    def rows(given: Any) -> Frame:
+        frame: Frame = pd.DataFrame(given)
         for name in codes:
             frame[name] = ("code " + frame[name].astype(str)).astype(object)
         return frame.astype(dict.fromkeys(numbers, "Int64"))

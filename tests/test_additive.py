@@ -247,7 +247,7 @@ def test_several_rounds_never_cost_more_than_what_is_announced(noise, bins):
 @pytest.mark.rest
 def test_the_epsilon_of_several_rounds_is_stated_beside_a_larger_budget(tmp_path):
     X, y = made_up(30_000)
-    model = of(noise=None, budget=8.0, delta=1e-6, ledger=tmp_path / "a.ledger").fit(X, y)
+    model: Any = of(noise=None, budget=8.0, delta=1e-6, ledger=tmp_path / "a.ledger").fit(X, y)
     assert len(model.ballots_) > 3
     assert model.epsilon_.epsilon <= 1.0
 

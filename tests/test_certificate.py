@@ -145,7 +145,7 @@ def test_a_person_with_a_ballot_in_each_release_moves_their_average_so_far():
         before, _ = plain.with_sum(np.zeros(1), 1.0, size)
         after, _ = moved.with_sum(np.ones(1), 1.0, size)
         assert after - before == pytest.approx(moved.ballots_of_one(size))
-    of_last = Average()
+    of_last, one = Average(), np.zeros(1)
     for number, size in enumerate(sizes):
         one, _ = of_last.with_sum(np.full(1, float(number == 2)), 1.0, size)
     assert one == pytest.approx(of_last.part_of_last(sizes[-1]))

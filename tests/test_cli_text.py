@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator
 from rich.table import Table
+from typer import Context
 from typer.core import TyperGroup
 from typer.main import get_command
 
@@ -204,8 +205,9 @@ def own_verbs(command: Any, path: list[str]) -> Iterator[list[str]]:
     """Yield the words that call each verb of this distribution, and each group of verbs."""
     yield path
     if isinstance(command, TyperGroup):
-        for name in {*command.list_commands(None)} - {"consortium", "reproduce"}:
-            yield from own_verbs(command.get_command(None, name), [*path, name])
+        context = Context(command)
+        for name in {*command.list_commands(context)} - {"consortium", "reproduce"}:
+            yield from own_verbs(command.get_command(context, name), [*path, name])
 
 
 def test_the_first_steps_work_as_shown(called, tmp_path):
