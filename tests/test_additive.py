@@ -403,6 +403,18 @@ def test_columns_that_say_the_same_do_not_count_several_times():
     )
 
 
+def test_named_releases_have_the_same_cells_whatever_their_people_and_their_noise(tmp_path):
+    shapes = list[Any]()
+    for n, noise in ((300, 5.0), (3_000, 5.0), (3_000, 0.5)):
+        file = tmp_path / f"{n} {noise}.ledger"
+        method = Additive(mechanism=NoisySum(noise))
+        model = of(epsilon=None, noise=None, method=method, ledger=file, budget=100.0)
+        prepared = model.prepare(*made_up(n), entity_ids=np.arange(n), release="May")
+        shapes.append([request.form.shape for request in requests_of(prepared, None)])
+    assert shapes[0] == shapes[1] == shapes[2]
+    assert len(shapes[0]) == 3
+
+
 def test_many_people_are_asked_again_what_is_still_wrong(monkeypatch):
     """Four columns say nearly the same, and what the others say is seen only beside them."""
     rng = np.random.default_rng(0)

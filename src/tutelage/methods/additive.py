@@ -61,8 +61,6 @@ _LONGEST = round(0.8 * sqrt(2) * _RESIDUAL_STEPS)  # residual: of one of two cla
 _PEOPLE_OF_BIN = 8.0  # deviations of the noise
 _PEOPLE_OF_FINE_BIN = 20.0
 _MOST_DOUBLINGS = 3  # of the width of bins
-# The cells of a first release serve all that follow, whose sums are averaged: then the noise hides fewer people.
-_FOLLOWING = 16
 MOST_ROUNDS = 5
 _PEOPLE_OF_ROUND = 400.0  # deviations of the noise on the count of a bin, for each round
 # Of all rounds at most: a ballot has as many numbers as there are pairs of weights.
@@ -181,7 +179,9 @@ class SumsOverSchema(NoisySums):
             )
         turns = yield from self.turns(public, self._about(public, schema))
         people = self._in_deviations(public, turns[0].n)
-        cells = _cells_of(schema, people)
+        cells = _cells_of_releases(schema)
+        if public.release is None:
+            cells = _cells_of(schema, people)
         start = yield from self.start(public, turns[0])
         n_cells = sum(int(cell[-1]) + 1 for cell in cells)
         rounds = _number_of_rounds(public, people)
@@ -237,8 +237,7 @@ class SumsOverSchema(NoisySums):
         sizes = public.sizes
         share, _ = self.most(sizes, 1)[0]
         noise = self.calibrated.noise_multiplier * sqrt(len(sizes.bins) / share)
-        following = 1 if public.release is None else _FOLLOWING
-        return following * n_people / noise
+        return n_people / noise
 
     def start(self, _public: Public, _first: Turn, /) -> Asking[PublicStart | None]:
         """Return what public rows say before anything is asked, if they have targets."""
@@ -380,6 +379,11 @@ def _number_of_rounds(public: Public, people: float) -> int:
         return 1
     most = _WEIGHTS_OF_ROUNDS / (len(sizes.bins) + sizes.n_classes)
     return int(np.clip(min(round(people / _PEOPLE_OF_ROUND), most), 1, MOST_ROUNDS))
+
+
+def _cells_of_releases(schema: Schema) -> tuple[IntArray, ...]:
+    """Return the cells of sums that are averaged over releases: the same for any number of people and any noise."""
+    return tuple(levels[-1] for levels in schema.levels)
 
 
 def _cells_of(schema: Schema, people: float) -> tuple[IntArray, ...]:
