@@ -133,7 +133,7 @@ def test_the_numbers_of_a_ballot_are_gradient_and_gram_matrix_of_a_logistic_regr
     rng = np.random.default_rng(1)
     ballot, seen = stacking(3, rng), seen_rows(1, 3, rng)
     scores = ballot._scores(seen)
-    shown = _in_steps(ballot._design(scores), ballot.radius)[0] / _STEPS
+    shown = _in_steps(ballot._design(scores), ballot.radius)[:, :, 0] / _STEPS
     sharp, soft = (
         chances / chances.sum()
         for chances in (np.exp(power * seen[0, -3:]) for power in (1.0, 0.7))

@@ -642,7 +642,9 @@ def sum_of_cells(
     if places is not None:
         sums = np.bincount(places, weights=numbers, minlength=len(distinct))
     sums = sums.astype(np.int64, copy=False)
-    ballots = np.sign(sums) * (np.abs(sums) // n_rows)
+    ballots = sums
+    if n_rows.max(initial=1) > 1:
+        ballots = np.sign(sums) * (np.abs(sums) // n_rows)
     # Floats hold sums of squares exactly up to 2⁵³, and one beyond that stays beyond.
     squares = np.bincount(people - people[:1].sum(), weights=ballots.astype(np.float64) ** 2)
     if np.any(squares > form.norm_squared) or (form.nonnegative and np.any(ballots < 0)):
@@ -672,7 +674,7 @@ def _check_products(weights: IntArray, vectors: IntArray, teachers: IntArray) ->
             f"teachers. Got shapes {weights.shape}, {vectors.shape} and {teachers.shape}."
         )
     for rows in (weights, vectors):
-        if np.any((rows < -_MOST_ENTRY) | (rows > _MOST_ENTRY)):
+        if rows.min(initial=0) < -_MOST_ENTRY or rows.max(initial=0) > _MOST_ENTRY:
             raise InvalidBallotError(
                 f"The numbers of a ballot must be between -{_MOST_ENTRY} and {_MOST_ENTRY}."
             )

@@ -167,7 +167,7 @@ class Schema(PublicFeatureMap):
     @property
     def bins(self) -> tuple[int, ...]:
         """How many bins each column has; the last one is for cells that are empty or unknown."""
-        return tuple(map(len, self.cells.values()))
+        return tuple(1 + _number_of_bins(column) for column in self.columns.values())
 
     @property
     def ordered(self) -> tuple[bool, ...]:
@@ -412,6 +412,10 @@ def _levels_of(column: _Column) -> list[IntArray]:
         numbers = np.searchsorted(wider, edges, side="right") - 1
         levels.append(np.append(numbers, len(wider)))
     return levels
+
+
+def _number_of_bins(column: _Column) -> int:
+    return len(edges_of(column) if _is_range(column) else column)
 
 
 def _bin_names(column: _Column) -> list[str]:

@@ -31,7 +31,7 @@ from tutelage.students.stacking import joint_norm, numbers_of
 from tutelage.teachers.vectors import sum_of_blocks
 
 _AT_ONCE = 2**12  # rows
-_NUMBERS_AT_ONCE = 2**20  # of the ballots that stack: with a hundred classes one has thousands
+_NUMBERS_AT_ONCE = 2**18  # of the ballots that stack: with a hundred classes one has thousands
 # Noise of the number of people, in multiples of the noise on ballots: the number takes a hundredth of what they take.
 _NOISE_OF_COUNT = 10.0
 SumOf = Callable[[PeopleBlock, Vector], BallotSum]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, Self, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tutelage._internal.records import by_identity
 from tutelage._internal.typing import IntArray, Matrix, NeverPickled, Private
@@ -13,7 +14,7 @@ from tutelage.features.base import FeatureMap
 from tutelage.privacy import PrivacyUnit
 
 _AT_ONCE = 2**13  # rows, about
-_MOST_KEPT = 2**24  # numbers, 128 MiB
+_MOST_KEPT = 2**26  # numbers, 256 MiB
 
 
 @final
@@ -92,11 +93,14 @@ class People(Protocol):
 
 @final
 class Vectors(NeverPickled):
-    """The vectors of private rows, kept from one round to the next as far as there is room; private."""
+    """The vectors of private rows, kept from one round to the next as far as there is room; private.
+
+    They are rounded to seven digits, kept or not, which is far finer than the steps of ballots.
+    """
 
     def __init__(self, most: int = _MOST_KEPT) -> None:
         self._features: object = None
-        self._of_block = dict[int, Matrix]()
+        self._of_block = dict[int, NDArray[np.float32]]()
         self._most = most
         self._room = most
 
@@ -112,13 +116,12 @@ class Vectors(NeverPickled):
         first = int(block.people[0])
         vectors = self._of_block.get(first)
         # Rows that were changed between two passes are refused at the end of this one.
-        if vectors is not None and len(vectors) == len(block.rows):
-            return vectors
-        vectors = make()
-        if vectors.size <= self._room:
-            self._room -= vectors.size
-            self._of_block[first] = vectors
-        return vectors
+        if vectors is None or len(vectors) != len(block.rows):
+            vectors = make().astype(np.float32)
+            if vectors.size <= self._room:
+                self._room -= vectors.size
+                self._of_block[first] = vectors
+        return vectors.astype(np.float64)
 
 
 def require_finite(rows: Matrix) -> None:

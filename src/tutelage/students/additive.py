@@ -241,9 +241,9 @@ def _range_in_words(cells: list[str], is_chosen: Mask) -> str:
 def sum_of_effects(effects: Sequence[FloatArray], groups: IntArray) -> FloatArray:
     """Return the sum of the effects of each row's groups or bins, column by column: exact by row."""
     # effects: (groups, outputs) of each column; groups: (rows, columns); total: (rows, outputs)
-    total = np.zeros((len(groups), effects[0].shape[1]))
+    total: FloatArray = np.zeros((len(groups), effects[0].shape[1]))
     for effect, places in zip(effects, groups.T, strict=True):
-        total += effect[np.clip(places, 0, len(effect) - 1)]
+        total += np.take(effect, places, axis=0, mode="clip")
     return total
 
 
@@ -699,11 +699,6 @@ def _prior_of(sizes: FloatArray, walk: int) -> FloatArray:
     return factor @ factor.T
 
 
-def _diagonal_matrices(columns: FloatArray) -> FloatArray:
-    """Return a matrix for each column, which is its diagonal."""
-    return np.array([np.diag(column) for column in columns.T])
-
-
 def expected_effects(
     seen: FloatArray,
     around: FloatArray,
@@ -717,29 +712,61 @@ def expected_effects(
     `around` and `noise` are the variances of what was seen, by the people, in units of `variance`, and by the noise.
     The second array is the doubt: the deviation of the effects that would be expected without noise from these.
     """
-    # seen, noise: (groups, outputs); sizes: (groups,); prior: (groups, groups);
-    # exact, covariance: (spreads, outputs, groups, groups)
+    # seen, noise: (groups, outputs); sizes: (groups,); by_noise, by_people, scale: (outputs, groups);
+    # smoothers: (outputs, groups, groups)
     prior = _prior_of(sizes, walk)
     deviation = sqrt(variance)
-    by_noise = noise / variance
-    of_effects = _SPREADS[:, None, None, None] * prior
-    exact = of_effects + _diagonal_matrices(np.broadcast_to(around, noise.shape))
-    covariance = exact + _diagonal_matrices(by_noise)
-    factor = np.linalg.cholesky(covariance)
-    observed = (seen / deviation).T[..., None]
-    squares = (np.linalg.solve(factor, observed) ** 2).sum(axis=(1, 2, 3))
-    logarithms = np.log(np.diagonal(factor, axis1=2, axis2=3)).sum(axis=(1, 2))
-    surprise = 2 * logarithms + squares
+    by_noise = (noise / variance).T
+    by_people = np.broadcast_to(around, noise.shape).T
+    with_noise = _Shrinkage.of(prior, by_people + by_noise)
+    without = _Shrinkage.of(prior, by_people)
+    along = with_noise.along_axes(seen.T / deviation)
+    surprise = (along**2 / (1 + with_noise.times) + np.log1p(with_noise.times)).sum(axis=(1, 2))
 
     # Each spread counts by how likely it makes what was seen; none beforehand as much as all others together.
     surprise[1:] += 2 * np.log(len(_SPREADS) - 1)
     likely = np.exp(-(surprise - surprise.min()) / 2)
     likely /= likely.sum()
-    expected = _SPREADS[:, None, None, None] * (prior @ np.linalg.solve(covariance, observed))
-    effects = np.tensordot(likely, expected[..., 0], 1)
+    expected = np.einsum("s,soa->oa", likely, with_noise.believed * along)
+    effects = with_noise.from_axes(expected)
 
     # By the law of total variance: the variance of the effects given noisy sums, less the one given exact sums.
-    given = np.linalg.solve(covariance, of_effects) * np.linalg.solve(exact, of_effects)
-    variances = (given * by_noise.T[..., None]).sum(axis=2)
-    doubts = np.sqrt(np.tensordot(likely, variances, 1))
-    return deviation * effects.T, deviation * doubts.T
+    smoothers = np.tensordot(likely, with_noise.smoothers * without.smoothers, 1)
+    scale = with_noise.deviations * without.deviations
+    variances = scale * np.matmul(smoothers, (by_noise / scale)[..., None])[..., 0]
+    return deviation * effects.T, deviation * np.sqrt(variances).T
+
+
+@final
+@by_identity
+class _Shrinkage:
+    """How much of what was seen is believed at each spread, along axes on which numbers do not depend on others."""
+
+    deviations: FloatArray  # of what was seen, shape (outputs, groups)
+    axes: FloatArray  # (outputs, groups, axes)
+    times: FloatArray  # variance of the effects, in that of what was seen, shape (spreads, outputs, axes)
+
+    @classmethod
+    def of(cls, prior: FloatArray, variances: FloatArray) -> Self:
+        """Return it by the variances of what was seen, shape (outputs, groups)."""
+        deviations = np.sqrt(variances)
+        values, axes = np.linalg.eigh(prior / (deviations[:, :, None] * deviations[:, None]))
+        return cls(deviations, axes, _SPREADS[:, None, None] * np.maximum(values, 0))
+
+    @property
+    def believed(self) -> FloatArray:
+        """The share that is believed, shape (spreads, outputs, axes)."""
+        return self.times / (1 + self.times)
+
+    @property
+    def smoothers(self) -> FloatArray:
+        """The matrices that do the same to groups, shape (spreads, outputs, groups, groups)."""
+        return np.matmul(self.axes * self.believed[:, :, None], np.swapaxes(self.axes, 1, 2))
+
+    def along_axes(self, seen: FloatArray) -> FloatArray:
+        """Return what was seen, shape (outputs, groups), along the axes."""
+        return np.matmul((seen / self.deviations)[:, None], self.axes)[:, 0]
+
+    def from_axes(self, along: FloatArray) -> FloatArray:
+        """Return effects of groups, shape (outputs, groups), by these along the axes."""
+        return self.deviations * np.matmul(self.axes, along[..., None])[..., 0]

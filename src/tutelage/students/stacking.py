@@ -5,7 +5,7 @@ on the private rows themselves, by one Newton step from the model of public labe
 of the scores and of a bias for each class. The step is as long as the noise lets it be believed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import pairwise
@@ -233,9 +233,11 @@ def deviations_of(squares: FloatArray) -> FloatArray:
 
 
 def _in_steps(design: FloatArray, radius: float) -> FloatArray:
-    """Return what the weights explain at a length of at most ½, in whole steps."""
+    """Return what the weights explain at a length of at most ½, in whole steps, shape (classes, weights, rows)."""
     lengths = np.maximum(2 * _lengths(design), radius)[:, None, None]
-    return np.rint(design / lengths * (_STEPS - sqrt(design.shape[2])))
+    steps = np.rint(design / lengths * (_STEPS - sqrt(design.shape[2])))
+    # With the rows last, all that follows works on long runs of numbers.
+    return np.ascontiguousarray(np.moveaxis(steps, 0, 2))
 
 
 def joint_ballots(
@@ -249,21 +251,21 @@ def joint_ballots(
 
     `design`, shape (rows, classes, weights), is what the weights explain of each class. It is cut at a length of ½.
     """
-    # steps: (rows, classes, weights); means, gradient: (rows, weights); second: (rows, weights, weights)
-    n_rows, _, n_weights = design.shape
+    # steps, weighted: (classes, weights, rows); mean: (weights, rows); of_class: (rows, weights)
     steps = _in_steps(design, radius)
-    mean = _weighted_steps(steps, chances).sum(axis=1)
-    gradient = _STEPS * steps[np.arange(n_rows), labels] - mean
+    mean = _weighted_steps(steps, chances).sum(axis=0)
+    of_class = steps[labels, :, np.arange(len(labels))]
+    gradient = _STEPS * of_class.T - mean
     weighted = _weighted_steps(steps, softer)
-    mean = weighted.sum(axis=1)
-    second = np.matmul(np.swapaxes(weighted, 1, 2), steps)
-    # In place: these arrays are by far the largest.
-    second *= _STEPS
-    second -= mean[:, :, None] * mean[:, None, :]
-    second *= 4 / _STEPS**4
-    upper_triangle = np.ravel_multi_index(np.triu_indices(n_weights), (n_weights, n_weights))
-    gram = np.take(second.reshape(n_rows, -1), upper_triangle, axis=1)
-    return _in_ballot_steps(gradient / _STEPS**2, gram)
+    mean = weighted.sum(axis=0) * (2 / _STEPS**2)
+    weighted *= 4 / _STEPS**3
+
+    def gram_from(place: int) -> FloatArray:
+        second = np.einsum("cr,cwr->wr", weighted[:, place], steps[:, place:])
+        second -= mean[place] * mean[place:]
+        return second
+
+    return _in_ballot_steps(gradient / _STEPS**2, gram_from)
 
 
 def joint_steps(design: FloatArray, wrong: FloatArray) -> IntArray:
@@ -272,24 +274,31 @@ def joint_steps(design: FloatArray, wrong: FloatArray) -> IntArray:
     `design`, shape (rows, weights), is what the weights explain, at a length of at most 1, and `wrong`, shape (rows,),
     what is left to explain, at most 1. The gradient and the Gram matrix each have a length of at most 1 then.
     """
-    n_weights = design.shape[1]
-    design = np.rint(design * (_STEPS - sqrt(n_weights))) / _STEPS
-    rows, columns = np.triu_indices(n_weights)
-    gradient = design * wrong[:, None]
-    return _in_ballot_steps(gradient, design[:, rows] * design[:, columns])
+    steps = np.rint(design * (_STEPS - sqrt(design.shape[1])))
+    rows_last = np.ascontiguousarray(steps.T) / _STEPS
+    return _in_ballot_steps(rows_last * wrong, lambda place: rows_last[place] * rows_last[place:])
 
 
-def _in_ballot_steps(gradient: FloatArray, gram: FloatArray) -> IntArray:
-    """Return gradient and upper triangle of the Gram matrix of each row, each of a length of at most 1, as a ballot."""
-    # gradient: (rows, weights); gram: (rows, weights * (weights + 1) / 2)
-    n_rows, n_weights = gradient.shape
-    rows, columns = np.triu_indices(n_weights)
-    numbers = np.empty((n_rows, n_weights + len(rows)))
-    numbers[:, :n_weights] = gradient
-    np.multiply(gram, np.where(rows == columns, 1, sqrt(2)), out=numbers[:, n_weights:])
-    numbers /= sqrt(2)
-    numbers *= _BALLOT_STEPS
-    return np.rint(numbers, out=numbers).astype(np.int64)
+def _in_ballot_steps(gradient: FloatArray, gram_from: Callable[[int], FloatArray]) -> IntArray:
+    """Return gradient and upper triangle of the Gram matrix of each row, each of a length of at most 1, as a ballot.
+
+    `gram_from` returns one row of the matrix, from the diagonal on.
+    """
+    # gradient, gram_from(place): (weights, rows), the latter from this weight on; numbers: (numbers, rows)
+    n_weights, n_rows = gradient.shape
+    numbers = np.empty((numbers_of(n_weights), n_rows))
+    numbers[:n_weights] = gradient
+    scales = np.full((len(numbers), 1), float(_BALLOT_STEPS))
+    scales[:n_weights] /= sqrt(2)
+    end = n_weights
+    for place in range(n_weights):
+        start = end
+        end += n_weights - place
+        numbers[start:end] = gram_from(place)
+        # Beside the diagonal, entries count twice.
+        scales[start] /= sqrt(2)
+    numbers *= scales
+    return np.rint(numbers, out=numbers).astype(np.int64).T
 
 
 def normal_equations(
@@ -390,8 +399,8 @@ def _in_whole_steps(chances: FloatArray) -> FloatArray:
 
 
 def _weighted_steps(steps: FloatArray, chances: FloatArray) -> FloatArray:
-    """Return steps, shape (rows, classes, weights), times those of the chances, shape (rows, classes)."""
-    return _in_whole_steps(chances)[:, :, None] * steps
+    """Return steps, shape (classes, weights, rows), times those of the chances, shape (rows, classes)."""
+    return _in_whole_steps(chances).T[:, None] * steps
 
 
 def step_of(
