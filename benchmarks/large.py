@@ -131,9 +131,12 @@ def over_dask(path: Path, workers: int) -> None:
     distributed: Any = import_module("distributed")
 
     start = time.perf_counter()
+    before = time.process_time()
     alone = fitted(read_batches(path))
+    of_one = time.process_time() - before
     print(
-        f"one process: {time.perf_counter() - start:,.0f} s, peak memory {_peak():.2f} GiB",
+        f"one process: {time.perf_counter() - start:,.0f} s, {of_one:,.0f} s of processor time, "
+        f"peak memory {_peak():.2f} GiB",
         flush=True,
     )
     received = list[int]()
@@ -157,11 +160,14 @@ def over_dask(path: Path, workers: int) -> None:
             path, split_row_groups=1, aggregate_files=False
         )
         start = time.perf_counter()
+        before = [time.process_time(), *client.run(time.process_time).values()]
         spread = fitted(frame)
         seconds = time.perf_counter() - start
+        after = [time.process_time(), *client.run(time.process_time).values()]
         peaks = client.run(_peak).values()
     print(
-        f"Dask, {workers} workers: {seconds:,.0f} s, peak memory of the workers "
+        f"Dask, {workers} workers: {seconds:,.0f} s, {sum(after) - sum(before):,.0f} s of processor time of all "
+        f"processes, {(sum(after) - sum(before)) / of_one:.1f} times, peak memory of the workers "
         f"{', '.join(f'{peak:.2f}' for peak in peaks)} GiB, {sum(received):,} bytes to the client"
     )
     print(f"All {number_of_equal(alone, spread)} numbers of the ballots are the same.")

@@ -727,7 +727,7 @@ def expected_effects(
     surprise[1:] += 2 * np.log(len(_SPREADS) - 1)
     likely = np.exp(-(surprise - surprise.min()) / 2)
     likely /= likely.sum()
-    expected = np.einsum("s,soa->oa", likely, with_noise.believed * along)
+    expected = np.einsum("s,soa->oa", likely, with_noise.shares * along)
     effects = with_noise.from_axes(expected)
 
     # By the law of total variance: the variance of the effects given noisy sums, less the one given exact sums.
@@ -754,14 +754,14 @@ class _Shrinkage:
         return cls(deviations, axes, _SPREADS[:, None, None] * np.maximum(values, 0))
 
     @property
-    def believed(self) -> FloatArray:
-        """The share that is believed, shape (spreads, outputs, axes)."""
+    def shares(self) -> FloatArray:
+        """The shares that are believed, shape (spreads, outputs, axes)."""
         return self.times / (1 + self.times)
 
     @property
     def smoothers(self) -> FloatArray:
         """The matrices that do the same to groups, shape (spreads, outputs, groups, groups)."""
-        return np.matmul(self.axes * self.believed[:, :, None], np.swapaxes(self.axes, 1, 2))
+        return np.matmul(self.axes * self.shares[:, :, None], np.swapaxes(self.axes, 1, 2))
 
     def along_axes(self, seen: FloatArray) -> FloatArray:
         """Return what was seen, shape (outputs, groups), along the axes."""
