@@ -115,7 +115,7 @@ def mnist(fold: int) -> Split:
     )
 
 
-def _dealt(table: Frame, y: IntArray, people: IntArray, sizes: tuple[int, int], fold: int) -> Split:
+def dealt(table: Frame, y: IntArray, people: IntArray, sizes: tuple[int, int], fold: int) -> Split:
     """Return a table whose people are dealt at random into public, private and scored ones."""
     order = np.random.default_rng(20 + fold).permutation(np.unique(people))
     public, private, scored = (
@@ -142,14 +142,14 @@ def species(fold: int) -> Split:
     seen = table[
         ["month", "day", "year", "plot_id", "sex", "hindfoot_length", "weight", "plot_type"]
     ]
-    return _dealt(seen, y.to_numpy(), np.arange(len(table)), (3_000, 25_706), fold)
+    return dealt(seen, y.to_numpy(), np.arange(len(table)), (3_000, 25_706), fold)
 
 
 def visits(fold: int) -> Split:
     """Return people in several years, and whether they saw a doctor in a year."""
     table = _table("COUNT", "rwm5yr")
     seen = table.drop(columns=["id", "docvis", "hospvis", "rownames"])
-    return _dealt(
+    return dealt(
         seen, (table.docvis > 0).to_numpy().astype(int), table.id.to_numpy(), (900, 3_983), fold
     )
 
@@ -158,7 +158,7 @@ def loans(fold: int) -> Split:
     """Return loans, of which 5 % are bad."""
     table = _table("modeldata", "lending_club")
     y = (table.Class == "bad").to_numpy().astype(int)
-    return _dealt(
+    return dealt(
         table.drop(columns=["Class", "rownames"]), y, np.arange(len(table)), (2_000, 5_500), fold
     )
 
@@ -167,7 +167,7 @@ def voters(fold: int) -> Split:
     """Return Americans, and whether they voted for Trump in 2016."""
     table = _table("stevedata", "TV16").dropna(subset=["votetrump"])
     seen = table.drop(columns=["rownames", "uid", "votetrump"])
-    return _dealt(
+    return dealt(
         seen, table.votetrump.to_numpy().astype(int), np.arange(len(table)), (3_000, 35_000), fold
     )
 
@@ -178,7 +178,7 @@ def opinions(fold: int) -> Split:
     seen = table.drop(
         columns=["rownames", "id", *(name for name in table if name.startswith("ab"))]
     )
-    return _dealt(
+    return dealt(
         seen, table.abnomore.to_numpy().astype(int), np.arange(len(table)), (3_000, 35_000), fold
     )
 
@@ -187,7 +187,7 @@ def crashes(fold: int) -> Split:
     """Return people in cars that crashed, of whom 4.5 % died."""
     table = _table("DAAG", "nassCDS")
     seen = table.drop(columns=["rownames", "dead", "weight", "injSeverity", "caseid"])
-    return _dealt(
+    return dealt(
         seen,
         (table.dead == "dead").to_numpy().astype(int),
         np.arange(len(table)),

@@ -17,6 +17,7 @@ from tutelage import PATEClassifier
 from tutelage.cli.method import read_method
 from tutelage.exceptions import InvalidParameterError, MuchNoiseWarning
 from tutelage.features import PublicRows, PublicSteps
+from tutelage.features.scored import ScoredRows
 from tutelage.mechanisms import CappedGNMax, GNMax, NoisySum
 from tutelage.methods import CappedVotes, NoisyMoments, TeacherVotes, proposals
 from tutelage.methods.rehearsal import PublicLabels
@@ -120,6 +121,48 @@ def test_a_trial_without_noise_is_a_fit_without_noise():
     assert kept() is not None
     model = PATEClassifier(method=method, noise=SimulationNoise(0)).fit(X, y, X_public=X)
     assert np.mean(predicted == model.predict(X)) > 0.995
+
+
+def test_trials_start_from_the_model_of_public_labels_that_a_release_learns():
+    X, y = checkered(240)  # enough for trees
+    known = PublicLabels(X, X, y, 2, own=True)
+    start = known.start(0)
+    assert start is not None
+    model, rows = ScoredRows.learn(X, None, X, y, 2)
+    assert model.model.trees is not None
+    assert np.array_equal(start.apart, rows[:, -2:])
+    for fewer in (known.start(1), known.fewer(0.5).start(0)):
+        assert fewer is not None
+        assert fewer.fit is start.fit
+
+
+def test_a_sample_of_rows_keeps_the_scores_by_all_labels(monkeypatch):
+    X, y = clusters(120)
+    known = PublicLabels(X, X, y, 3, own=True)
+    assert known.sample(120) is known
+    whole = known.start(0)
+    monkeypatch.setattr("tutelage.methods.rehearsal.Start.learn", None)  # nothing is learned again
+    some = known.sample(60)
+    start = some.start(0)
+    assert whole is not None
+    assert start is not None
+    places = np.flatnonzero((X[:, None] == some.rows).all(axis=2).any(axis=1))
+    assert len(places) == 60
+    assert np.array_equal(np.sort(np.concatenate(start.parts)), np.arange(60))
+    for number, part in enumerate(start.parts):
+        assert set(places[part]) <= set(whole.parts[number])
+        assert np.array_equal(start.pairs[number], whole.pairs[number][places])
+    assert np.array_equal(start.apart, whole.apart[places])
+
+
+def test_a_hopeless_method_is_tried_on_one_fifth():
+    X, y = clusters(100)
+    known = PublicLabels(X, X, y, 3, own=False)
+    method = NoisyMoments(mechanism=NoisySum(0.05))
+    both = run_trials(method, known, 100, folds=2, deals=1, least=0.5)
+    one = run_trials(method, known, 100, folds=2, deals=1, least=1.0 + 1e-9)
+    assert one.shares == both.shares[:1] != both.shares
+    assert one.expected == one.shares[0]
 
 
 @pytest.mark.parametrize("times", [1, 3])

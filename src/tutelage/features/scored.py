@@ -3,7 +3,7 @@
 The model never sees a private row while it is learned, so its scores are a public map of one row.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple, Self, final
 
@@ -155,13 +155,7 @@ class ScoredRows(PublicFeatureMap):
             )
         public = _Labeled(rows, seen, labels, n_classes)
         order = np.random.default_rng(0).permutation(np.flatnonzero(known))
-        fold = public.folds(order)
-        trials = list[tuple[float, float, _Fit, FloatArray]]()
-        for fit in _fits(rows, known):
-            apart = public.scores_apart(fit, fold)
-            sharpness, surprise = _sharpness(apart[known], labels[known])
-            trials.append((surprise, sharpness, fit, apart))
-        _, sharpness, fit, apart = min(trials, key=lambda trial: trial[0])
+        fit, sharpness, apart = _best_of(public, public.folds(order), _fits(rows, known))
         model = fit(public.at(known))._replace(sharpness=sharpness)
         scores = _sharpened_scores(apart, sharpness)
         return cls(seen_by, model), np.hstack([seen, scores])
@@ -192,6 +186,8 @@ class Start(NamedTuple):
     # For each part: scores of it and its partner by a model of the three other parts, and of other rows as above.
     pairs: tuple[FloatArray, ...]
 
+    fit: _Fit
+
     @classmethod
     def learn(
         cls,
@@ -200,10 +196,11 @@ class Start(NamedTuple):
         labels: IntArray,
         n_classes: int,
         order: IntArray,
+        like: Self | None = None,
     ) -> Self | None:
         """Return the scores of public rows, of which those in `order` are dealt; None if there are too few of a class.
 
-        One kind of model is chosen, by the first part, for all.
+        The kind of model is that of `like`, or chosen as `ScoredRows` chooses it for a release.
         """
         # With fewer labels, a model could be left with one class.
         if np.count_nonzero(np.bincount(labels[order]) > 2) < 2:
@@ -211,18 +208,12 @@ class Start(NamedTuple):
         public = _Labeled(rows, seen, labels, n_classes)
         fold = public.folds(order)
         parts = tuple(order[fold[order] == number] for number in range(_FOLDS))
-
-        def surprise_by(fit: _Fit) -> float:
-            scores = public.scores(fit, fold, (0,), parts[0])
-            _, surprise = _sharpness(scores, labels[parts[0]])
-            return surprise
-
         fits = [*_fits(rows, fold != ABSTAIN)]
         if n_classes > _MOST_CLASSES and _fit_trees in fits:
             fits.remove(_fit_trees)
-        best = min(fits, key=surprise_by)
-        apart = public.scores_apart(best, fold)
-        sharpness, _ = _sharpness(apart[order], labels[order])
+        if like is not None:
+            fits = [like.fit]
+        best, sharpness, apart = _best_of(public, fold, fits)
         apart = _sharpened_scores(apart, sharpness)
 
         def apart_from(*pair: int) -> FloatArray:
@@ -235,7 +226,13 @@ class Start(NamedTuple):
         first = apart_from(0, 1)
         second = apart_from(2, 3)
         third = apart_from(4, 0)
-        return cls(parts, apart, (first, first, second, second, third))
+        return cls(parts, apart, (first, first, second, second, third), best)
+
+    def at(self, kept: IntArray) -> "Start":
+        """Return the scores of some rows, by models of the labels of all."""
+        parts = tuple(np.flatnonzero(np.isin(kept, part)) for part in self.parts)
+        pairs = tuple(scores[kept] for scores in self.pairs)
+        return self._replace(parts=parts, apart=self.apart[kept], pairs=pairs)
 
     def partner(self, number: int) -> IntArray:
         """Return the part that casts ballots where another one is scored."""
@@ -277,6 +274,20 @@ def _sharpened_scores(
     sharpness: float,
 ) -> FloatArray:
     return log_chances(chances_of(sharpness * scores))
+
+
+def _best_of(
+    public: _Labeled, fold: IntArray, fits: Iterable[_Fit]
+) -> tuple[_Fit, float, FloatArray]:
+    """Return the way of fitting models that expects unseen labels best, its sharpness, and its scores apart."""
+    dealt = fold != ABSTAIN
+    trials = list[tuple[float, float, _Fit, FloatArray]]()
+    for fit in fits:
+        apart = public.scores_apart(fit, fold)
+        sharpness, surprise = _sharpness(apart[dealt], public.labels[dealt])
+        trials.append((surprise, sharpness, fit, apart))
+    _, sharpness, best, apart = min(trials, key=lambda trial: trial[0])
+    return best, sharpness, apart
 
 
 def _fits(rows: Matrix, known: Mask) -> Iterator[_Fit]:

@@ -46,6 +46,8 @@ class PublicLabels:
     # Own rows as they came, if teachers see them otherwise.
     came: Matrix | None = field(default=None, repr=False)
     goal: Goal = field(default_factory=Goal)  # which students are judged by
+    # Scores by models of more public labels, which chose the kind of model.
+    like: Start | None = field(default=None, repr=False)
     _starts: dict[int, Start | None] = field(
         default_factory=dict,
         init=False,
@@ -79,11 +81,24 @@ class PublicLabels:
             weights=self.weights,
         )
 
+    def sample(self, n_rows: int) -> "PublicLabels":
+        """Return at most so many of the public rows, whose scores are by models of the labels of all."""
+        if len(self.rows) <= n_rows:
+            return self
+        some = self._at(self._some(n_rows))
+        start = self.start(0)
+        if start is not None and len(self.classes) <= _MOST_LABELED:  # all of them are dealt
+            some._starts[0] = start.at(self._some(n_rows))
+        return some
+
     def fewer(self, share: float) -> "PublicLabels":
         """Return a random share of the public rows, and of the labels if they belong to the public rows."""
-        n_rows = len(self.rows)
-        n_kept = max(2, round(share * n_rows))
-        kept = np.sort(np.random.default_rng(0).permutation(n_rows)[:n_kept])
+        return self._at(self._some(max(2, round(share * len(self.rows)))))
+
+    def _some(self, n_rows: int) -> IntArray:
+        return np.sort(np.random.default_rng(0).permutation(len(self.rows))[:n_rows])
+
+    def _at(self, kept: IntArray) -> "PublicLabels":
         rows = self.rows[kept]
         if not self.own:
             return replace(self, rows=rows)
@@ -96,6 +111,7 @@ class PublicLabels:
             labeled=self.labeled[kept],
             classes=self.classes[kept],
             came=came,
+            like=self.start(0),
         )
 
     def order(self, number: int) -> IntArray:
@@ -106,12 +122,14 @@ class PublicLabels:
     def start(self, number: int) -> Start | None:
         """Return scores by models of public labels, which each deal learns once; None without enough labels."""
         if self.own and number not in self._starts:
+            like = self.like if number == 0 else self.start(0)
             self._starts[number] = Start.learn(
                 self.rows if self.came is None else self.came,
                 self.rows,
                 self.classes,
                 self.n_classes,
                 self.order(number),
+                like,
             )
         return self._starts.get(number)
 

@@ -44,6 +44,7 @@ from tutelage.targets import Goal
 _QUICK_ROWS = 1_500  # in the first, short trial of every method
 _FEW_FOLDS = 2
 _FEW_ROWS = 1_000  # up to this number, the first trial uses all folds
+_HOPELESS = 0.06  # a method this far behind vector ballots on the first rows of its first trial is tried on no others
 _CLOSE = 0.02  # methods this far behind vector ballots in the first trial are still tried in full
 _WORTH = 0.01  # by which a method must beat vector ballots to be recommended
 _WIDEST = 0.3  # of an interval without trials whose middle is a prediction
@@ -329,14 +330,14 @@ def _by_trials(
         methods.append(asked)
     ballots = own[0]
     # Methods are compared on rows that are few enough for label propagation; ballots are tried on all of them, too.
-    sample = known
-    if len(known.rows) > _QUICK_ROWS:
-        sample = known.fewer(_QUICK_ROWS / len(known.rows))
+    sample = known.sample(_QUICK_ROWS)
     few = len(sample.rows) <= _FEW_ROWS
     first, again = _short_and_full_trials(
         methods, asked, sample, target.people, few=few, progress=progress
     )
-    whole = run_trials(ballots, known, target.people)
+    whole = again.get(ballots) if sample is known else None
+    if whole is None:
+        whole = run_trials(ballots, known, target.people)
     alone = labels_alone(known)
     if alone is not None:
         # Of trials and other data sets, the larger number counts, which is too large by chance.
@@ -418,8 +419,12 @@ def _short_and_full_trials(
     """Return short trials of all methods, and full ones of those that may be as good as the first method."""
     folds = None if few else _FEW_FOLDS
     first = dict[Method, Trial]()
+    least = 0.0
     for method in progress_bar(methods, "Methods", len(methods), shown=progress):
-        first[method] = run_trials(method, sample, people, folds=folds, deals=1)
+        trial = run_trials(method, sample, people, folds=folds, deals=1, least=least)
+        if method == methods[0]:
+            least = trial.shares[0] - _HOPELESS
+        first[method] = trial
     # A first look at few rows is off by points, so that more methods get a second one.
     margin = -_CLOSE if few else _WORTH
     enough = first[methods[0]].expected + margin

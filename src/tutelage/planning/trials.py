@@ -82,12 +82,14 @@ def run_trials(
     *,
     folds: int | None = None,
     deals: int = _DEALS,
+    least: float = 0.0,
 ) -> Trial:
     """Return the accuracy of students of a method on labeled public rows.
 
     `people` take part in the real run, for which the noise of the method is. Of the fifths of the labels, `folds` are
     scored, by default all. Few labels are dealt into fifths `deals` times, many labels once. Where only some fifths
-    are scored, nothing is added for the real number of people.
+    are scored, nothing is added for the real number of people; a method that scores below `least` on the first of
+    these is hopeless, and is not tried on others.
     """
     rng = np.random.default_rng(0)
     noise = SimulationNoise(0)  # nothing here needs protection
@@ -109,6 +111,8 @@ def run_trials(
                 half = voters[: max(1, n_voters // 2)]
                 predicted = student(half, noise, scores)
                 halves.append(_score(predicted, known, held_out) + to_add)
+            elif shares[0] < least:
+                return Trial(tuple(shares), tuple(shares), 0.0, n_voters)
     still_to_come = STILL_TO_COME if people > n_voters else 0.0
     return Trial(tuple(shares), tuple(halves or shares), still_to_come, n_voters)
 
