@@ -159,7 +159,7 @@ def repeatable(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 @pytest.fixture
 def short_trials(monkeypatch):
     """Plan from halves in place of fifths, where only the form of a plan matters."""
-    monkeypatch.setattr("tutelage.planning.trials._FOLDS", 2)
+    monkeypatch.setattr("tutelage.planning.trials.N_FOLDS", 2)
 
 
 @pytest.fixture

@@ -4,10 +4,11 @@
     python benchmarks/plan.py [--cases development checking] [--folds 0 1 2] [--data Earnings ...]
 
 A case is a table, how many labeled public rows and how many people it has, and ε. Each fold of a case draws public
-rows, people and scored ones, at most 8,000, plans by the public rows alone, and runs the best option of this plan, with noise
-of its own. Rules and constants of plans were chosen on the development cases, and on no checking case. A table whose
-package is missing is left out. Numbers are added to docs/results/plan-cases.csv at once, and are not measured again;
-docs/results/plan-cases.md is written from them, and with `--folds` alone nothing else is done. One process.
+rows and people, plans by the public rows alone, and runs the best option of this plan, with noise of its own. Up to
+25,000 of the other rows are scored. Rules and constants of plans were chosen on the development cases, and on no
+checking case. A table whose package is missing is left out. Numbers are added to docs/results/plan-cases.csv at once,
+and are not measured again; docs/results/plan-cases.md is written from them. With `--folds` alone, nothing else is done.
+One process.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import warnings
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -23,12 +24,12 @@ from regression import LARGE, TABLES, loaded
 from splits import SOURCES, WITHOUT_ROWS, Frame, Split, dealt, stored_numbers
 
 from tutelage import PATEClassifier, SimulationNoise
-from tutelage._internal.typing import Array, IntArray, Mask
+from tutelage._internal.typing import Array, FloatArray, IntArray, Mask
 from tutelage.planning import Plan, plan
 from tutelage.planning.recommendation import Option
 
 STORED = Path(__file__).parents[1] / "docs" / "results" / "plan-cases.csv"
-SCORED = 8_000  # rows at most
+SCORED = 25_000  # rows at most
 # Public rows and those that are no private ones, of a large and of a small table.
 SIZES, SIZES_OF_SMALL = (3_000, 8_000), (2_000, 3_500)
 RECOMMENDS, UNDECIDED, REFUSES = "recommends", "undecided", "refuses"
@@ -94,7 +95,7 @@ def cut(name: str, fold: int) -> Split:
     source, begins = CUTS[name]
     package, item, target, _, left_out = TABLES[source]
     table = loaded(package, item, target).drop(columns=left_out, errors="ignore")
-    y: IntArray = np.searchsorted(begins, table[target], side="right")
+    y = np.searchsorted(begins, cast("FloatArray", table[target].to_numpy(float)), side="right")
     rows = table.drop(columns=[target]).reset_index(drop=True)
     for column in rows:
         if str(rows[column].dtype) in ("bool", "str", "string", "category", "object"):
@@ -119,7 +120,7 @@ ALL = (
 )
 
 
-def rows_at(rows: Any, places: IntArray) -> Any:
+def rows_at(rows: Any, places: IntArray | slice = slice(None)) -> Any:
     """Return some rows of a table, a frame or columns by name."""
     frame: Frame = pd.DataFrame(rows)
     return frame.iloc[places].reset_index(drop=True)
@@ -145,19 +146,22 @@ def drawn(case: Case, fold: int) -> Drawn:
     number = case.first + fold
     split, rng = ALL[case.data](number), np.random.default_rng(number)
     public = rng.permutation(len(split.y_public))[: case.labels]
-    people = np.arange(len(split.y_private)) if split.ids is None else np.unique(split.ids)
-    taken = rng.permutation(people)[: case.people]
-    private = taken if split.ids is None else np.flatnonzero(np.isin(split.ids, taken))
-    scored = rng.permutation(len(split.y_scored))[:SCORED]
+    ids = np.arange(len(split.y_private)) if split.ids is None else split.ids
+    people = rng.permutation(np.unique(ids))[: case.people]
+    is_private: Mask = np.isin(ids, people)
+    private, others = np.flatnonzero(is_private), np.flatnonzero(~is_private)
+    scored: Frame = pd.concat([rows_at(split.scored), rows_at(split.private, others)])
+    y_scored = np.concatenate([split.y_scored, split.y_private[others]])
+    some = rng.permutation(len(y_scored))[:SCORED]
     return Drawn(
         rows_at(split.public, public),
         split.y_public[public],
         rows_at(split.private, private),
         split.y_private[private],
         None if split.ids is None else split.ids[private],
-        len(taken),
-        rows_at(split.scored, scored),
-        split.y_scored[scored],
+        len(people),
+        rows_at(scored, some),
+        y_scored[some],
         1 + int(max(split.y_private.max(), split.y_scored.max(), split.y_public.max())),
         100 + number,
     )

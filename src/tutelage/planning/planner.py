@@ -30,6 +30,7 @@ from tutelage.planning.recommendation import (
 from tutelage.planning.references import Guess, gain_over_labels, guess_accuracy
 from tutelage.planning.trials import (
     MANY_TIMES,
+    N_FOLDS,
     STILL_TO_COME,
     Safety,
     Trial,
@@ -53,7 +54,7 @@ _MODEL = 0.015
 _OTHER_DATA = 0.16  # the same if trials used other data
 # The same of a start from public labels, and of its gain over them, in multiples of this gain.
 _START = 0.005
-_OF_GAIN = 0.5
+_OF_GAIN = 0.25
 _SMALL_GAIN = 0.001  # over public labels: a plan that expects less is not undecided, and refuses
 _NORMAL = 1.645  # standard deviations that hold nine of ten runs
 _CURVE = (0.5, 2.0, 4.0)  # times ε
@@ -505,18 +506,33 @@ def _rising(curve: dict[float, float], epsilon: float) -> tuple[PlanPoint, ...]:
 def _interval(trial: Trial, known: PublicLabels) -> Guess:
     """Return the expected accuracy, and the interval in which nine of ten runs are expected."""
     expected = trial.expected
+    of_labels = _variance_by_labels(float(np.mean(trial.shares)), known)
+    # A run is scored on a fifth of the labels, which is no difference between runs.
+    of_runs = max(trial.spread**2 - N_FOLDS * of_labels, 0.0)
     error = _MODEL if known.own else _OTHER_DATA
-    reach = _NORMAL * sqrt(trial.spread**2 + error**2)
-    return Guess(expected, max(0.0, expected - reach), min(1.0, expected + reach))
+    return _around(expected, sqrt(of_labels + of_runs + error**2))
 
 
 def _interval_of_start(alone: Trial, gain: float, known: PublicLabels) -> Guess:
     """Return the same of a student that starts from public labels, and gains so much over them."""
-    share = alone.expected
-    of_labels = share * (1 - share) / len(known.classes)
-    reach = _NORMAL * sqrt(of_labels + _START**2 + (_OF_GAIN * gain) ** 2)
-    expected = share + gain
+    of_labels = _variance_by_labels(alone.expected, known)
+    deviation = sqrt(of_labels + _START**2 + (_OF_GAIN * gain) ** 2)
+    return _around(alone.expected + gain, deviation)
+
+
+def _around(expected: float, deviation: float) -> Guess:
+    reach = _NORMAL * deviation
     return Guess(expected, max(0.0, expected - reach), min(1.0, expected + reach))
+
+
+def _variance_by_labels(share: float, known: PublicLabels) -> float:
+    """Return the variance of a share that is estimated on the labels; if classes weigh alike, rare ones count most."""
+    n_labels = float(len(known.classes))
+    if known.weights is not None:
+        counts = np.bincount(known.classes)
+        counts = counts[counts > 0]
+        n_labels = len(counts) ** 2 / float((1 / counts).sum())
+    return share * (1 - share) / n_labels
 
 
 def _by_references(

@@ -24,7 +24,7 @@ from tutelage.methods import Method, NoisyMoments
 from tutelage.methods.rehearsal import PublicLabels
 from tutelage.noise import SimulationNoise
 
-_FOLDS = 5
+N_FOLDS = 5
 _DEALS = 3
 _SMALL = 1_000  # rows
 # The people of a trial: then its students vary five times as much by who takes part.
@@ -171,7 +171,7 @@ def _folds(
     """Yield the rows that cast ballots, those that score, scores to start from, and a number to add to the accuracy."""
     start = known.start(number)
     order = known.order(number)
-    parts = np.array_split(order, min(_FOLDS, len(order)))
+    parts = np.array_split(order, min(N_FOLDS, len(order)))
     if start is not None:
         parts = start.parts
     for place, held_out in enumerate(parts):
