@@ -234,7 +234,11 @@ class Start(NamedTuple):
         if not by_class and all(public.has_classes(at_random, pair) for pair in _PAIRS):
             fold = at_random
         parts = tuple(order[fold[order] == number] for number in range(_FOLDS))
-        _, sharpness, apart = _best_of(public, fold, [best])
+        _, sharpness, apart = _best_of(
+            public,
+            fold,
+            [best],
+        )
         apart = _sharpened_scores(apart, sharpness)
 
         def apart_from(*pair: int) -> FloatArray:
@@ -296,7 +300,9 @@ def _sharpened_scores(
 
 
 def _best_of(
-    public: _Labeled, fold: IntArray, fits: Iterable[_Fit]
+    public: _Labeled,
+    fold: IntArray,
+    fits: Iterable[_Fit],
 ) -> tuple[_Fit, float, FloatArray]:
     """Return the way of fitting models that expects unseen labels best, its sharpness, and its scores apart."""
     dealt = fold != ABSTAIN

@@ -525,7 +525,10 @@ def _around(expected: float, deviation: float) -> Guess:
     return Guess(expected, max(0.0, expected - reach), min(1.0, expected + reach))
 
 
-def _variance_by_labels(share: float, known: PublicLabels) -> float:
+def _variance_by_labels(
+    share: float,
+    known: PublicLabels,
+) -> float:
     """Return the variance of a share that is estimated on the labels; if classes weigh alike, rare ones count most."""
     n_labels = float(len(known.classes))
     if known.weights is not None:
