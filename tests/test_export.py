@@ -31,6 +31,7 @@ from tutelage.features import (
     ballot_features,
     image_features,
 )
+from tutelage.methods import additive
 from tutelage.students import LabelPropagationStudent, NoisySumClassifier, load_student
 from tutelage_reproductions.datasets import load_digits
 
@@ -197,9 +198,13 @@ def as_columns(cells: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return columns, {name: one[:, np.newaxis] for name, one in columns.items()}
 
 
-def test_a_table_of_effects_predicts_the_same(tmp_path):
+@pytest.mark.parametrize("pairs", [False, True])
+def test_a_table_of_effects_predicts_the_same(pairs, tmp_path, monkeypatch):
     rows, y = made_up(1_000)
+    if pairs:
+        monkeypatch.setattr(additive, "_PEOPLE_OF_PAIRS", 0.0)
     student = of(epsilon=3.0).fit(rows, y).whole_student()
+    assert len(student[-1].pairs_) == 3 * pairs
     path = export_onnx(student, tmp_path / "student.onnx")
     for columns, inputs in map(as_columns, (rows, ODD)):
         labels, probabilities = run(path, inputs)

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from math import sqrt
+from math import comb, sqrt
 from typing import Any, NamedTuple, Self, TypeVar, final
 
 import numpy as np
@@ -39,6 +39,7 @@ from tutelage.students.additive import (
     TableOfEffects,
     by_bins,
 )
+from tutelage.students.pairs import Pair, most_wrong, n_cells_of
 from tutelage.students.stacking import (
     deviations_of,
     joint_ballots,
@@ -55,6 +56,8 @@ from tutelage.targets import STEPS
 _SHARES = (2 * 0.45, 0.25, 0.3)
 # If there are several rounds. Together a little less, as the cost of each of more sums is rounded upward.
 _SHARES_OF_MANY = (2 * 0.3, 0.4, 0.29999)
+# With pairs of columns; the last two are of the sum that chooses pairs and of the one of their effects.
+_SHARES_WITH_PAIRS = (2 * 0.23, 0.3, 0.2, 0.05, 0.21999)
 _STEPS = 2**10  # of a count, where a person has several rows
 _RESIDUAL_STEPS = STEPS  # as of a number, where that is the target
 _LONGEST = round(0.8 * sqrt(2) * _RESIDUAL_STEPS)  # residual: of one of two classes .8
@@ -65,6 +68,15 @@ MOST_ROUNDS = 5
 _PEOPLE_OF_ROUND = 400.0  # deviations of the noise on the count of a bin, for each round
 # Of all rounds at most: a ballot has as many numbers as there are pairs of weights.
 _WEIGHTS_OF_ROUNDS = 128
+
+_PAIRS = 6
+# Deviations of the noise on the count of a bin, from which on pairs are asked for.
+_PEOPLE_OF_PAIRS = 3500.0
+_PAIRED = 12  # columns at most that pairs are chosen of
+_CELLS_TO_CHOOSE = 4  # of each column of a pair at most
+_CELLS_OF_PAIR = 12
+# Spreads p(1 − p) of all classes: Σ p²(1 − p)² ≤ max p(1 − p)² = 4/27.
+_LONGEST_SPREADS_SQUARED = 4 * _RESIDUAL_STEPS**2 // 27
 
 _AnyEffects = TypeVar("_AnyEffects", bound=Effects)
 Taught = Asking[tuple[TableOfEffects, dict[object, float] | None, Turn]]
@@ -95,6 +107,7 @@ class Question(NamedTuple):
     n_cells: int  # of all columns
     start: PublicStart | None  # what rows with public targets say, if there are any
     rounds: int  # each of a sum of residuals, and one of weights
+    n_pairs: int  # of columns, which are asked for after the rounds
 
     @property
     def sizes(self) -> Sizes:
@@ -144,7 +157,7 @@ class SumsOverSchema(NoisySums):
         return []
 
     @abstractmethod
-    def most(self, sizes: Sizes, rounds: int) -> list[tuple[float, Vector]]:
+    def most(self, sizes: Sizes, rounds: int, n_pairs: int = 0, /) -> list[tuple[float, Vector]]:
         """Return the share of all 1/σ² that each sum takes, and the form of its ballots at most."""
 
     def event_of_one(self, sizes: Sizes) -> Event:
@@ -159,9 +172,9 @@ class SumsOverSchema(NoisySums):
         """
         return self._event_of_rounds(sizes, 1)
 
-    def _event_of_rounds(self, sizes: Sizes, rounds: int) -> Event:
+    def _event_of_rounds(self, sizes: Sizes, rounds: int, n_pairs: int = 0) -> Event:
         events = list[Event]()
-        for share, form in self.most(sizes, rounds):
+        for share, form in self.most(sizes, rounds, n_pairs):
             events.append(self._sum(share).most(form, simulated=sizes.simulated))
         events += event_of_report(self.calibrated.noise_multiplier, sizes)
         return Composed(tuple(events))
@@ -185,7 +198,8 @@ class SumsOverSchema(NoisySums):
         start = yield from self.start(public, turns[0])
         n_cells = sum(int(cell[-1]) + 1 for cell in cells)
         rounds = _number_of_rounds(public, people)
-        question = Question(public, schema, cells, n_cells, start, rounds)
+        n_pairs = self._number_of_pairs(public, people)
+        question = Question(public, schema, cells, n_cells, start, rounds, n_pairs)
         student, class_weight, turn = yield from newest(turns, partial(self.student_of, question))
         layout = self._layout_of_report(public.report, student)
         report = yield from ask_report(
@@ -254,8 +268,9 @@ class SumsOverSchema(NoisySums):
     ) -> Asking[AveragedSum]:
         """Ask for the sum at this place, by ballots of this form, or recall it; see `Turn.ask`."""
         sizes = question.sizes
-        share, _ = self.most(sizes, question.rounds)[place]
-        total = None if place else self._event_of_rounds(sizes, question.rounds)
+        asked = (sizes, question.rounds, question.n_pairs)
+        share, _ = self.most(*asked)[place]
+        total = None if place else self._event_of_rounds(*asked)
         return turn.ask(
             self._sum(share),
             form,
@@ -365,6 +380,10 @@ class SumsOverSchema(NoisySums):
         form = form_of_joint(n_weights, question.sizes.unit)
         return self._ask(question, past, place, turn, form, sum_of)
 
+    def _number_of_pairs(self, _public: Public, _people: float, /) -> int:
+        """Return for how many pairs of columns to ask so many people, counted as for rounds."""
+        return 0
+
     def facts(self, n_teachers: int | None, n_rounds: int = 1, /) -> Facts:
         """Return what is stated of a release: who casts ballots, and what the student is."""
         student = "none; the student is a table of effects for the cells of a public schema"
@@ -417,14 +436,15 @@ class _WeighingOfScores(Weighing):
     """The ballot that says how much of each score and of each correction to believe; public."""
 
     scores: Scores
+    first: int  # of the weights of scores that are asked for; those before it stay
     deviations: FloatArray  # of what the weights explain
     radius: float
 
     @classmethod
-    def of(cls, scores: Scores) -> Self:
-        """Return the ballot, whose scales follow from made-up rows."""
+    def of(cls, scores: Scores, first: int = 0) -> Self:
+        """Return the ballot about the weights from the first on, whose scales follow from made-up rows."""
         made_up = scores.made_up_rows()
-        ballot = cls(scores, np.ones(1), 1.0)
+        ballot = cls(scores, first, np.ones(1), 1.0)
         deviations = deviations_of((ballot._design(made_up) ** 2).sum(axis=1))
         ballot = replace(ballot, deviations=deviations)
         return replace(ballot, radius=radius_of(ballot._design(made_up)))
@@ -432,11 +452,11 @@ class _WeighingOfScores(Weighing):
     @property
     def n_weights(self) -> int:
         """How many weights there are: one for each column, for each correction, and for each class."""
-        return len(self.scores.weights) + len(self.scores.base)
+        return len(self.scores.weights) - self.first + len(self.scores.base)
 
     def _design(self, groups: IntArray) -> FloatArray:
         """Return what the weights explain of each class, shape (rows, classes, weights); exact by row."""
-        explanations = np.stack(self.scores.explanations(groups), axis=2)
+        explanations = np.stack(self.scores.explanations(groups)[self.first :], axis=2)
         return with_biases(explanations) / self.deviations
 
     def ballots(self, bins: Matrix, labels: IntArray) -> IntArray:
@@ -453,10 +473,11 @@ class _WeighingOfScores(Weighing):
         scores = replace(scores, weights=average.with_mean(scores.weights, n_people))
         times_radius = weights_of(joint.values[0], joint.sigma, n_people, (self.n_weights,))
         weights, moved = np.array(times_radius) / self.radius / self.deviations
-        n_explained = len(scores.weights)
+        n_explained = len(scores.weights) - self.first
         biases = weights[n_explained:]
         offset = np.asarray_chkfinite(scores.offset + biases - biases.mean())
-        weighted = scores.with_weights(scores.weights + weights[:n_explained])
+        more = np.append(np.zeros(self.first), weights[:n_explained])
+        weighted = scores.with_weights(scores.weights + more)
         return replace(weighted, offset=offset), moved
 
 
@@ -467,7 +488,9 @@ class Additive(SumsOverSchema):
 
     The first sum counts people by class in each bin of each column, the second says what scores by these counts get
     wrong, and the third how much of both to believe. Where people are many, the last two are asked up to five times,
-    each time of what is still wrong. No row of anybody is in the student, which is a table of effects.
+    each time of what is still wrong; where they are very many, two more sums choose six pairs of columns and say what
+    cells of both add, and one more how much of that to believe. No row of anybody is in the student, which is a table
+    of effects.
 
     Parameters
     ----------
@@ -482,18 +505,44 @@ class Additive(SumsOverSchema):
     mechanism: NoisySum | None = None
     student: Any = None
 
-    def most(self, sizes: Sizes, rounds: int) -> list[tuple[float, Vector]]:
+    def most(self, sizes: Sizes, rounds: int, n_pairs: int = 0, /) -> list[tuple[float, Vector]]:
         """Return the share of all 1/σ² that each sum takes, and the form of its ballots at most."""
         n_bins = sum(sizes.bins)
         n_columns = len(sizes.bins)
         n_weights = n_columns + rounds + sizes.n_classes
         residuals = self._form_of_residuals(sizes, n_bins + n_columns)
         joint = form_of_joint(n_weights, sizes.unit)
-        counts, of_residuals, of_weights = _SHARES if rounds == 1 else _SHARES_OF_MANY
-        return [
+        shares = _SHARES if rounds == 1 else _SHARES_OF_MANY
+        if n_pairs:
+            shares = _SHARES_WITH_PAIRS
+        counts, of_residuals, of_weights, *of_pairs = shares
+        of_weights /= rounds + bool(n_pairs)
+        most = [
             (counts, _form_of_counts(sizes, n_bins)),
-            *[(of_residuals / rounds, residuals), (of_weights / rounds, joint)] * rounds,
+            *[(of_residuals / rounds, residuals), (of_weights, joint)] * rounds,
         ]
+        if n_pairs:
+            n_candidates = comb(min(n_columns, _PAIRED), 2)
+            candidates = _form_of_pairs(
+                sizes,
+                n_candidates,
+                n_candidates * _CELLS_TO_CHOOSE**2,
+            )
+            chosen = _form_of_chosen(
+                sizes,
+                n_pairs,
+                n_pairs * _CELLS_OF_PAIR**2,
+            )
+            joint = form_of_joint(n_pairs + sizes.n_classes, sizes.unit)
+            most += [
+                *zip(
+                    of_pairs,
+                    (candidates, chosen),
+                    strict=True,
+                ),
+                (of_weights, joint),
+            ]
+        return most
 
     def _form_of_residuals(self, sizes: Sizes, n_groups: int) -> Vector:
         """Return the form of ballots of residuals: of each column one residual, for each class."""
@@ -523,12 +572,81 @@ class Additive(SumsOverSchema):
             question, turn, past, form, _counts, Scores, _STEPS
         )
         scores, moved, turn = yield from self._ask_rounds(question, turn, past, scores)
+        if question.n_pairs:
+            n_explained = len(scores.weights)
+            (
+                scores,
+                of_pairs,
+                turn,
+            ) = yield from self._ask_pairs(question, turn, past, scores)
+            moved = np.append(moved[:n_explained], of_pairs)
         student = _classifier_of(scores, moved, public.classes, question.schema)
         if public.weights is None:
             return student, None, turn
         class_weights = public.weights.of(scores.shares)
         by_class = zip(public.classes.tolist(), class_weights.tolist(), strict=True)
         return with_class_weights(student, class_weights), dict(by_class), turn
+
+    def _number_of_pairs(self, public: Public, people: float, /) -> int:
+        n_columns = len(public.sizes.bins)
+        if public.agreed or public.release is not None or people < _PEOPLE_OF_PAIRS:
+            return 0
+        return min(_PAIRS, comb(n_columns, 2))
+
+    def _ask_pairs(
+        self,
+        question: Question,
+        turn: Turn,
+        past: Past,
+        scores: Scores,
+    ) -> Asking[tuple[Scores, FloatArray, Turn]]:
+        """Ask which pairs of columns the scores get most wrong, what these add, and how much of that to believe.
+
+        Return the scores, how far the noise moves the weights of pairs, and the turn after them.
+        """
+        sizes = question.sizes
+        place = 1 + 2 * question.rounds
+        pairs = scores.candidates(_PAIRED, _CELLS_TO_CHOOSE)
+        form = _form_of_pairs(sizes, len(pairs), n_cells_of(pairs))
+        sum_of = partial(
+            sum_of_entries,
+            partial(_residuals_of_pairs, scores, pairs),
+        )
+        found = yield from self._ask(question, past, place, turn, form, sum_of)
+
+        chosen = most_wrong(pairs, found.values, found.sigma)[: question.n_pairs]
+        pairs = [scores.pair(pair.columns, _CELLS_OF_PAIR) for pair in chosen]
+        form = _form_of_chosen(sizes, len(pairs), n_cells_of(pairs))
+        sum_of = partial(
+            sum_of_entries,
+            partial(_residuals_and_spreads, scores, pairs),
+        )
+        found = yield from self._ask(
+            question,
+            past,
+            place + 1,
+            found.turn,
+            form,
+            sum_of,
+        )
+
+        first = len(scores.weights)
+        scores = scores.with_pairs(
+            pairs,
+            found.values,
+            found.sigma,
+            _RESIDUAL_STEPS,
+        )
+        weighing = _WeighingOfScores.of(scores, first)
+        joint = yield from self._ask_joint(
+            question,
+            past,
+            place + 2,
+            found.turn,
+            weighing,
+        )
+        scores, moved = weighing.after(joint, turn.n, past["weights of pairs"])
+        return scores, moved, joint.turn
 
 
 def _classifier_of(
@@ -540,7 +658,9 @@ def _classifier_of(
     student.intercept_ = scores.base + scores.offset
     student.n_features_in_ = len(scores.tables)
     doubts = scores.doubts_of_start(moved)
-    return student.with_table(scores.start_effects, doubts, scores.groups, schema)
+    student = student.with_table(scores.start_effects, doubts, scores.groups, schema)
+    student.pairs_ = scores.pairs_by_bins(moved)
+    return student
 
 
 def _form_of_counts(sizes: Sizes, n_bins: int) -> Vector:
@@ -557,6 +677,71 @@ def _counts(
     """Return the ballots that say, for each column, in which cell a person is, and of which class."""
     entries = block.labels[:, None] * n_cells + place_in_sum(cells, block.rows)
     return entries, np.full(entries.shape, _STEPS)
+
+
+def _form_of_pairs(sizes: Sizes, n_pairs: int, n_cells: int) -> Vector:
+    """Return the form of ballots of residuals: of each pair one residual, for each class."""
+    return Vector(
+        (sizes.n_classes, n_cells),
+        n_pairs * _LONGEST**2,
+        sizes.unit,
+    )
+
+
+def _form_of_chosen(sizes: Sizes, n_pairs: int, n_cells: int) -> Vector:
+    """Return the form of ballots of residuals and of spreads: of each pair one of both, for each class."""
+    norm_squared = n_pairs * (_LONGEST**2 + _LONGEST_SPREADS_SQUARED)
+    return Vector(
+        (2 * sizes.n_classes, n_cells),
+        norm_squared,
+        sizes.unit,
+    )
+
+
+def _residuals_of_pairs(
+    scores: Scores,
+    pairs: Sequence[Pair],
+    block: PeopleBlock,
+) -> Entries:
+    """Return the ballots that say what the scores get wrong in the cells of each pair."""
+    groups = scores.groups_of(block.rows)
+    return _at_pairs(
+        pairs,
+        groups,
+        _residuals_in_steps(scores.start(groups), block.labels),
+    )
+
+
+def _residuals_and_spreads(
+    scores: Scores,
+    pairs: Sequence[Pair],
+    block: PeopleBlock,
+) -> Entries:
+    """Return the same ballots, and after them how far residuals are spread by the chances."""
+    groups = scores.groups_of(block.rows)
+    totals = scores.start(groups)
+    chances = chances_of(totals)
+    spreads = np.trunc(chances * (1 - chances) * _RESIDUAL_STEPS).astype(np.int64)
+    residuals = _residuals_in_steps(totals, block.labels)
+    return _at_pairs(
+        pairs,
+        groups,
+        np.concatenate([residuals, spreads], axis=1),
+    )
+
+
+def _at_pairs(
+    pairs: Sequence[Pair],
+    groups: IntArray,
+    numbers: IntArray,
+) -> Entries:
+    """Return the entries that have numbers, shape (rows, outputs), in one cell of each pair."""
+    # of_pairs: (rows, pairs); places: (rows, outputs, pairs), in ascending order
+    of_pairs: IntArray = np.column_stack([pair.places(groups) for pair in pairs])
+    of_pairs = of_pairs + _first_places([pair.n_cells for pair in pairs])
+    n_outputs: int = numbers.shape[1]
+    places = of_pairs[:, None] + np.arange(n_outputs)[:, None] * n_cells_of(pairs)
+    return places, np.broadcast_to(numbers[:, :, None], places.shape)
 
 
 def _residuals_in_steps(scores: FloatArray, labels: IntArray) -> IntArray:

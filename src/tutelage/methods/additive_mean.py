@@ -166,7 +166,7 @@ class AdditiveMean(SumsOverSchema):
     mechanism: NoisySum | None = None
     student: Any = None
 
-    def most(self, sizes: Sizes, rounds: int) -> list[tuple[float, Vector]]:
+    def most(self, sizes: Sizes, rounds: int, _n_pairs: int = 0, /) -> list[tuple[float, Vector]]:
         """Return the share of all 1/σ² that each sum takes, and the form of its ballots at most."""
         n_bins = sum(sizes.bins)
         n_columns = len(sizes.bins)

@@ -5,8 +5,9 @@ sum says how much of each column's score and of the correction to believe (`tute
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import combinations, product
 from math import sqrt
 from typing import Any, Self, cast, final
 
@@ -23,7 +24,8 @@ from tutelage.features.schema import Schema
 from tutelage.features.scored import chances_of
 from tutelage.reporting.record import Curve
 from tutelage.reporting.render import render
-from tutelage.students.stacking import Pair
+from tutelage.students.pairs import Pair, by_pair, joined_groups
+from tutelage.students.stacking import Pair as PairOfArrays
 from tutelage.tables import is_number
 
 _BAND = 2.0  # deviations of the noise
@@ -59,6 +61,7 @@ class TableOfEffects(BaseEstimator, ABC):
     noise_: list[FloatArray]  # standard deviation of each effect, by the noise alone
     cells_: dict[str, list[str]]  # of each bin, in words
     ordered_: list[bool]  # whether the bins of each column are intervals of numbers
+    pairs_: list[Pair]  # of columns, with what cells of both add beyond the columns
     n_features_in_: int
 
     @property
@@ -76,6 +79,7 @@ class TableOfEffects(BaseEstimator, ABC):
         """Take the effects of the groups of bins of each column, shape (groups, outputs), and their deviations."""
         self.effects_ = _entries_at(groups, effects)
         self.noise_ = _entries_at(groups, noise)
+        self.pairs_ = []
         self.cells_ = schema.cells
         self.ordered_ = list(schema.ordered)
         return self
@@ -89,14 +93,19 @@ class TableOfEffects(BaseEstimator, ABC):
                 f"X of {type(self).__name__} must be bins of shape (rows, {self.n_features_in_}). Use the whole "
                 "student, which takes rows as `fit` did."
             )
-        return self.intercept_ + sum_of_effects(self.effects_, rows.astype(np.int64))
+        bins = rows.astype(np.int64)
+        totals = self.intercept_ + sum_of_effects(self.effects_, bins)
+        for pair in self.pairs_:
+            totals += pair.of(bins)
+        return totals
 
     def effects(self) -> list[dict[str, Any]]:
         """Return the table: for each bin its column, its cells in words, and what it adds to each output.
 
         `noise` is two standard deviations of the privacy noise: in most cases, the effect without noise is
         no further away. It does not say how far effects are from those of other people. A frame library or `json.dumps`
-        takes the table as it is. The first line is what every row begins from; its noise is not estimated.
+        takes the table as it is. The first line is what every row begins from; its noise is not estimated. The last
+        lines are of pairs of columns, if there are any: what cells of both add beyond the two columns.
         """
         check_is_fitted(self)
         first_line: dict[str, Any] = {
@@ -107,7 +116,9 @@ class TableOfEffects(BaseEstimator, ABC):
         }
         lines = [first_line]
         columns = zip(self.cells_.items(), self.effects_, self.noise_, strict=True)
-        for (column, cells), effects, doubts in columns:
+        parts = [(column, cells, effects, doubts) for (column, cells), effects, doubts in columns]
+        parts += [(*self._in_words(pair), pair.effects, pair.doubts) for pair in self.pairs_]
+        for column, cells, effects, doubts in parts:
             for cell, effect, doubt in zip(cells, effects, doubts, strict=True):
                 lines.append(
                     {
@@ -118,6 +129,28 @@ class TableOfEffects(BaseEstimator, ABC):
                     }
                 )
         return lines
+
+    def _in_words(self, pair: Pair) -> tuple[str, list[str]]:
+        """Return the columns of a pair in words, and its cells."""
+        names = list(self.cells_)
+        words = list[list[str]]()
+        for column, cells, n_cells in zip(
+            pair.columns,
+            pair.cells,
+            pair.shape,
+            strict=True,
+        ):
+            of_bins = self.cells_[names[column]]
+            is_range = self.ordered_[column]
+            words.append(
+                [_joined_in_words(of_bins, cells == cell, is_range) for cell in range(n_cells)]
+            )
+        first, second = pair.columns
+        cells_of_both = [f"{one} and {other}" for one, other in product(*words)]
+        return (
+            f"{names[first]} and {names[second]}",
+            cells_of_both,
+        )
 
     def _by_output(self, numbers: FloatArray) -> dict[str, float]:
         return dict(zip(self.outputs, numbers.tolist(), strict=True))
@@ -134,15 +167,36 @@ class TableOfEffects(BaseEstimator, ABC):
             self.effects_,
             strict=True,
         ):
-            distances = np.ptp(effects[:-1], axis=0)
-            place = 1 if len(distances) == 2 else int(distances.argmax())
-            distance = float(distances[place])
-            if distance > 0:
-                of_cells = effects[:-1, place]
-                low = _range_in_words(cells, of_cells == of_cells.min())
-                high = _range_in_words(cells, of_cells == of_cells.max())
-                influences.append((column, self.outputs[place], low, high, distance))
+            influences += self._influence(column, cells, effects[:-1], _range_in_words)
+        for pair in self.pairs_:
+            influences += self._influence(*self._in_words(pair), pair.effects, _first_in_words)
         return sorted(influences, key=lambda influence: -influence[-1])[:_MOST_SHOWN]
+
+    def _influence(
+        self,
+        name: str,
+        cells: list[str],
+        effects: FloatArray,
+        in_words: Callable[[list[str], Mask], str],
+    ) -> list[tuple[str, str, str, str, float]]:
+        """Return how far these effects, shape (cells, outputs), move rows, if they do at all."""
+        distances = np.ptp(effects, axis=0)
+        place = 1 if len(distances) == 2 else int(distances.argmax())
+        distance = float(distances[place])
+        if distance == 0:
+            return []
+        of_output = effects[:, place]
+        low = in_words(cells, of_output == of_output.min())
+        high = in_words(cells, of_output == of_output.max())
+        return [
+            (
+                name,
+                self.outputs[place],
+                low,
+                high,
+                distance,
+            )
+        ]
 
     def curves(self) -> list[Curve]:
         """Return the effects of the columns that move rows furthest, to be drawn; cells are left out as above.
@@ -150,8 +204,10 @@ class TableOfEffects(BaseEstimator, ABC):
         Categories come by their effects; of many, those with large ones.
         """
         curves = list[Curve]()
-        for column, output, *_ in self.influences()[:_MOST_DRAWN]:
-            place = list(self.cells_).index(column)
+        names = list(self.cells_)
+        of_columns = [influence for influence in self.influences() if influence[0] in names]
+        for column, output, *_ in of_columns[:_MOST_DRAWN]:
+            place = names.index(column)
             output_place = self.outputs.index(output)
             effects = self.effects_[place][:-1, output_place]
             noise = _BAND * self.noise_[place][:-1, output_place]
@@ -238,6 +294,18 @@ def _range_in_words(cells: list[str], is_chosen: Mask) -> str:
     return f"{first} … {last}"
 
 
+def _first_in_words(cells: list[str], is_chosen: Mask) -> str:
+    return cells[int(is_chosen.argmax())]
+
+
+def _joined_in_words(bins: list[str], is_chosen: Mask, is_range: bool) -> str:
+    """Return bins in words, intervals by the first and the last; the last bin is what is empty or unknown."""
+    if not is_range:
+        return ", ".join(bins[place] for place in np.flatnonzero(is_chosen).tolist())
+    intervals = _range_in_words(bins[:-1], is_chosen[:-1])
+    return f"{intervals}, {bins[-1]}" if is_chosen[-1] else intervals
+
+
 def sum_of_effects(effects: Sequence[FloatArray], groups: IntArray) -> FloatArray:
     """Return the sum of the effects of each row's groups or bins, column by column: exact by row."""
     # effects: (groups, outputs) of each column; groups: (rows, columns); total: (rows, outputs)
@@ -282,6 +350,7 @@ class Effects(ABC):
     # How much of each column's effects, and then of each correction, is in what the next sum begins from.
     weights: FloatArray
     corrections: tuple[Correction, ...] = ()
+    pairs: tuple[Pair, ...] = ()  # whose weights are the last ones
 
     @classmethod
     def of(
@@ -388,7 +457,7 @@ class Effects(ABC):
         explanations = _entries_at(groups.T, self.tables)
         for correction in self.corrections:
             explanations.append(sum_of_effects(correction.effects, groups))
-        return explanations
+        return explanations + [pair.of(groups) for pair in self.pairs]
 
     @abstractmethod
     def with_residuals(self, residuals: FloatArray, sigma: float, scale: float) -> Self:
@@ -409,7 +478,7 @@ class Effects(ABC):
 
     def with_weights(self, weights: FloatArray) -> Self:
         """Return these with other weights, which later ballots follow from."""
-        weighted = replace(self, weights=weights)
+        weighted = replace(self, weights=np.asarray_chkfinite(weights))
         np.asarray_chkfinite(np.vstack(weighted.start_effects))
         return weighted
 
@@ -419,7 +488,8 @@ class Effects(ABC):
         n_columns = len(self.tables)
         of_columns = self.weights[:n_columns]
         start = [weight * table for weight, table in zip(of_columns, self.tables, strict=True)]
-        for weight, correction in zip(self.weights[n_columns:], self.corrections, strict=True):
+        of_corrections = self.weights[n_columns : n_columns + len(self.corrections)]
+        for weight, correction in zip(of_corrections, self.corrections, strict=True):
             for place, effects in enumerate(correction.effects):
                 start[place] = start[place] + weight * effects
         return start
@@ -435,6 +505,66 @@ class Effects(ABC):
                 variances = variances + (moved[number] * correction.effects[place]) ** 2
             doubts.append(np.sqrt(variances))
         return doubts
+
+    def candidates(self, most_columns: int, most_cells: int) -> list[Pair]:
+        """Return all pairs of the columns that move rows most, joined to so many cells of each."""
+        variances = list[float]()
+        for effects, size in zip(self.start_effects, self.sizes, strict=True):
+            mean = np.average(effects, axis=0, weights=size)
+            variances.append(
+                float(
+                    np.average(
+                        (effects - mean) ** 2,
+                        axis=0,
+                        weights=size,
+                    ).sum()
+                )
+            )
+        largest = np.argsort(-np.array(variances), kind="stable")[:most_columns]
+        pairs = combinations(sorted(largest.tolist()), 2)
+        return [self.pair(columns, most_cells) for columns in pairs]
+
+    def pair(self, columns: tuple[int, int], most_cells: int) -> Pair:
+        """Return a pair of columns, joined to so many cells of each at most."""
+        cells = list[IntArray]()
+        for column in columns:
+            size = self.sizes[column]
+            walk = self.walks[column]
+            cells.append(joined_groups(size, walk, most_cells))
+        first, second = cells
+        return Pair(columns, (first, second))
+
+    @property
+    def weighted_pairs(self) -> list[Pair]:
+        """The pairs, with as much of their effects as the weights say."""
+        weighted = list[Pair]()
+        first = len(self.weights) - len(self.pairs)
+        for number, pair in enumerate(self.pairs, first):
+            effects = self.weights[number] * pair.effects
+            weighted.append(replace(pair, effects=effects))
+        return weighted
+
+    def pairs_by_bins(self, moved: FloatArray) -> list[Pair]:
+        """Return the weighted pairs, by bins in place of groups, whose weights the noise has moved so far."""
+        pairs = list[Pair]()
+        first = len(self.weights) - len(self.pairs)
+        for number, pair in enumerate(self.pairs, first):
+            one, other = pair.columns
+            cells_of_one, cells_of_other = pair.cells
+            weight = self.weights[number]
+            by_noise = weight * pair.doubts
+            by_weight = moved[number] * pair.effects
+            weighted = Pair(
+                pair.columns,
+                (
+                    cells_of_one[self.groups[one]],
+                    cells_of_other[self.groups[other]],
+                ),
+                weight * pair.effects,
+                np.hypot(by_noise, by_weight),
+            )
+            pairs.append(weighted)
+        return pairs
 
     def _corrections(
         self,
@@ -533,7 +663,10 @@ class Scores(Effects):
 
     def start(self, groups: IntArray) -> FloatArray:
         """Return the scores that the later sums begin from."""
-        return self.base + self.offset + sum_of_effects(self.start_effects, groups)
+        start = self.base + self.offset + sum_of_effects(self.start_effects, groups)
+        for pair in self.weighted_pairs:
+            start += pair.of(groups)
+        return start
 
     def _likeliest_part(self, residuals: FloatArray, scale: float) -> float:
         """Return how much of the scores to believe: less if the noisy residuals show that their sum is too sure.
@@ -603,6 +736,47 @@ class Scores(Effects):
         )
         less_sure = replace(self, weights=np.full(len(self.tables), part))
         return less_sure.with_correction(correction)
+
+    def with_pairs(
+        self,
+        pairs: Sequence[Pair],
+        sums: FloatArray,
+        sigma: float,
+        scale: float,
+    ) -> Self:
+        """Return these with what pairs add, of which nothing is believed so far.
+
+        `sums`, shape (outputs, cells), are of what the scores get wrong about each class, and of the spreads of that.
+        """
+        m = len(self.shares)
+        noise = sigma / scale
+        found = list[Pair]()
+        for pair, of_pair in zip(
+            pairs,
+            by_pair(pairs, sums / scale),
+            strict=True,
+        ):
+            # wrong, spreads: (cells, classes)
+            wrong, spreads = np.split(of_pair.T, 2, axis=1)
+            wrong = wrong - wrong.mean(axis=1, keepdims=True)
+            spreads = np.maximum(spreads, noise / 2)
+            wrong = wrong - spreads * (wrong.sum(axis=0) / spreads.sum(axis=0))
+            effects, doubts = expected_effects(
+                wrong / spreads,
+                1 / spreads,
+                (noise / spreads) ** 2 * (1 - 1 / m),
+                spreads.sum(axis=1),
+                0,
+            )
+            found.append(
+                replace(
+                    pair,
+                    effects=np.asarray_chkfinite(effects),
+                    doubts=doubts,
+                )
+            )
+        weights = np.append(self.weights, np.zeros(len(found)))
+        return replace(self, pairs=tuple(found), weights=weights)
 
     def _correction(self, residuals: FloatArray, sigma: float, scale: float) -> Correction:
         # chances, spreads: (made-up rows, classes); wrong: (groups, classes)
@@ -706,7 +880,7 @@ def expected_effects(
     sizes: FloatArray,
     walk: int,
     variance: float = 1.0,
-) -> Pair:
+) -> PairOfArrays:
     """Return the expected effects, shape (groups, outputs), over spreads as likely as what was seen makes them.
 
     `around` and `noise` are the variances of what was seen, by the people, in units of `variance`, and by the noise.

@@ -631,10 +631,31 @@ def _totals(part: TableOfEffects, bins: _Node) -> _Node:
     """Return the sums of the effects of each row."""
     sizes = np.array([len(effects) for effects in part.effects_])
     firsts = np.cumsum(sizes) - sizes
-    places = bins.Max(_constant_row(0)).Min(_constant_row(sizes - 1)) + firsts
-    table = _Node(np.concatenate(part.effects_), bins.version)
-    effects = table.Gather(places.Cast(to=_INT64), axis=0)
-    return effects.ReduceSum(np.array([1]), keepdims=0) + part.intercept_
+    known = bins.Max(_constant_row(0)).Min(_constant_row(sizes - 1))
+    totals = (
+        _sum_of_entries(
+            known + firsts,
+            np.concatenate(part.effects_),
+        )
+        + part.intercept_
+    )
+    for pair in part.pairs_:
+        first, second = pair.columns
+        # The place of a row is the number of its two bins.
+        factors = np.zeros((len(sizes), 1))
+        factors[first] = sizes[second]
+        factors[second] = 1
+        grid = np.indices((sizes[first], sizes[second])).reshape(2, -1).T
+        rows = np.zeros((len(grid), len(sizes)), np.int64)
+        rows[:, pair.columns] = grid
+        totals = totals.Add(_sum_of_entries(known @ factors, pair.of(rows)))
+    return totals
+
+
+def _sum_of_entries(places: _Node, table: FloatArray) -> _Node:
+    """Return the sum of the entries of a table at the places of each row."""
+    effects = _Node(table, places.version).Gather(places.Cast(to=_INT64), axis=0)
+    return effects.ReduceSum(np.array([1]), keepdims=0)
 
 
 def _shares_by_trees(bins: _Node, trees: PublicSum) -> _Node:

@@ -61,6 +61,7 @@ _TRUSTED = (
     "tutelage.students.certificate.Certificate",
     "tutelage.students.forest.ForestStudent",
     "tutelage.students.noisy_sums.NoisySumClassifier",
+    "tutelage.students.pairs.Pair",
     "tutelage.students.propagation.LabelPropagationStudent",
 )
 
