@@ -17,7 +17,7 @@ from tutelage import PATEClassifier
 from tutelage.cli.method import read_method
 from tutelage.exceptions import InvalidParameterError, MuchNoiseWarning
 from tutelage.features import PublicRows, PublicSteps
-from tutelage.features.scored import ScoredRows, Start, _Labeled
+from tutelage.features.scored import ScoredRows
 from tutelage.mechanisms import CappedGNMax, GNMax, NoisySum
 from tutelage.methods import CappedVotes, NoisyMoments, TeacherVotes, proposals
 from tutelage.methods.rehearsal import PublicLabels
@@ -27,7 +27,7 @@ from tutelage.planning import Option, Plan, plan
 from tutelage.planning.methods import Target
 from tutelage.planning.planner import _interval, _is_useful, _variance_by_labels
 from tutelage.planning.references import gain_over_labels, guess_accuracy
-from tutelage.planning.trials import Trial, labels_alone, run_safety, run_trials
+from tutelage.planning.trials import Trial, run_safety, run_trials
 from tutelage.reporting.lints import Case, lint
 from tutelage.reporting.record import Judged, Reached
 from tutelage.targets import Goal
@@ -125,53 +125,18 @@ def test_a_trial_without_noise_is_a_fit_without_noise():
 
 
 @pytest.mark.parametrize("rows", [checkered(240), clusters(240)], ids=["trees", "linear"])
-def test_trials_start_from_the_kind_of_model_that_a_release_learns(rows):
+def test_trials_start_from_the_model_of_public_labels_that_a_release_learns(rows):
     X, y = rows
     n_classes = len(np.unique(y))
     known = PublicLabels(X, X, y, n_classes, own=True)
     start = known.start(0)
     assert start is not None
-    released = ScoredRows.learn(X, None, X, y, n_classes)[0].model
-    assert (released.trees is None) == (n_classes == 3)
-    again = start.fit(_Labeled(X, X, y, n_classes))._replace(sharpness=released.sharpness)
-    assert np.array_equal(again.scores(X, X), released.scores(X, X))
+    model, released = ScoredRows.learn(X, None, X, y, n_classes)
+    assert (model.model.trees is None) == (n_classes == 3)
+    assert np.array_equal(start.apart, released[:, -n_classes:])
     for fewer in (known.start(1), known.fewer(0.5).start(0)):
         assert fewer is not None
         assert fewer.fit is start.fit
-
-
-@pytest.mark.rest
-def test_a_model_is_not_told_which_class_is_the_commonest_of_those_that_it_is_scored_on():
-    """Of four classes by pure chance, a quarter is right, within four standard errors; by class, more are."""
-    right = []
-    by_class = []
-    for seed in range(25):
-        rng = np.random.default_rng(seed)
-        X, y = rng.normal(size=(80, 2)), rng.integers(0, 4, 80)
-        known = PublicLabels(X, X, y, 4, own=True)
-        trial = labels_alone(known)
-        assert trial is not None
-        right.append(trial.expected)
-        dealt = Start.learn(X, X, y, 4, known.order(0), known.start(0), by_class=True)
-        assert dealt is not None
-        by_class.append(np.mean(dealt.apart.argmax(axis=1) == y))
-    error = np.std(right) / 5
-    assert abs(np.mean(right) - 0.25) < 4 * error
-    assert np.mean(by_class) - np.mean(right) > 4 * error
-
-
-def test_rows_are_dealt_by_class_where_a_class_is_rare():
-    X = np.random.default_rng(0).normal(size=(60, 2))
-    y = (np.arange(60) >= 57).astype(int)
-    for weighted in (False, True):
-        goal = Goal("balanced_accuracy" if weighted else "accuracy")
-        start = PublicLabels(X, X, y, 2, own=True, goal=goal).start(0)
-        assert start is not None
-        if weighted:
-            assert max(y[part].sum() for part in start.parts) == 1
-    few = np.array([0, 0, 0, 1, 1, 1])
-    for number in range(20):  # at random, some deal leaves a model with one class
-        assert PublicLabels(X[:6], X[:6], few, 2, own=True).start(number) is not None
 
 
 def test_a_sample_of_rows_keeps_the_scores_by_all_labels(monkeypatch):

@@ -29,7 +29,6 @@ from tutelage.features.rowwise import reach_of
 
 LEAST_CHANCE = 1e-3  # of a class, before they are made to sum to one
 _FOLDS = 5
-_PAIRS = ((0, 1), (2, 3), (4, 0))  # of folds that a trial leaves out together
 # Inverse penalties of a logistic regression over columns of unit deviation, and over columns that all keep their sizes:
 # a frequent word, or a frequent category, is worth more than a rare one.
 _PENALTIES = (1e-3, 1e-2, 1e-1)
@@ -68,17 +67,6 @@ class _Labeled(NamedTuple):
         by_class = order[np.argsort(self.labels[order], kind="stable")]
         fold[by_class] = np.arange(len(order)) % _FOLDS
         return fold
-
-    def folds_at_random(self, order: IntArray) -> IntArray:
-        """Return the same, whatever their classes."""
-        fold = np.full(len(self.labels), ABSTAIN)
-        fold[order] = np.arange(len(order)) % _FOLDS
-        return fold
-
-    def has_classes(self, fold: IntArray, without: tuple[int, ...]) -> bool:
-        """Return whether there are two classes to learn from in the folds, but for those left out."""
-        kept = ~np.isin(fold, (ABSTAIN, *without))
-        return len(np.unique(self.labels[kept])) > 1
 
     def scores(
         self,
@@ -209,36 +197,24 @@ class Start(NamedTuple):
         n_classes: int,
         order: IntArray,
         like: Self | None = None,
-        *,
-        by_class: bool = False,
     ) -> Self | None:
         """Return the scores of public rows, of which those in `order` are dealt; None if there are too few of a class.
 
-        The kind of model is that of `like`, or chosen as `ScoredRows` chooses it for a release. Rows are dealt class by
-        class if that is asked for, or needed. Otherwise, at random: a model that is told which class is the commonest
-        of the rows that it is scored on would be right too often.
+        The kind of model is that of `like`, or chosen as `ScoredRows` chooses it for a release.
         """
         # With fewer labels, a model could be left with one class.
         if np.count_nonzero(np.bincount(labels[order]) > 2) < 2:
             return None
         public = _Labeled(rows, seen, labels, n_classes)
         fold = public.folds(order)
+        parts = tuple(order[fold[order] == number] for number in range(_FOLDS))
         if like is None:
             fits = [*_fits(rows, fold != ABSTAIN)]
             if n_classes > _MOST_CLASSES and _fit_trees in fits:
                 fits.remove(_fit_trees)
-            best, _, _ = _best_of(public, fold, fits)
         else:
-            best = like.fit
-        at_random = public.folds_at_random(order)
-        if not by_class and all(public.has_classes(at_random, pair) for pair in _PAIRS):
-            fold = at_random
-        parts = tuple(order[fold[order] == number] for number in range(_FOLDS))
-        _, sharpness, apart = _best_of(
-            public,
-            fold,
-            [best],
-        )
+            fits = [like.fit]
+        best, sharpness, apart = _best_of(public, fold, fits)
         apart = _sharpened_scores(apart, sharpness)
 
         def apart_from(*pair: int) -> FloatArray:
@@ -248,7 +224,9 @@ class Start(NamedTuple):
             scores[places] = _sharpened_scores(scores_of_pair, sharpness)
             return scores
 
-        first, second, third = (apart_from(*pair) for pair in _PAIRS)
+        first = apart_from(0, 1)
+        second = apart_from(2, 3)
+        third = apart_from(4, 0)
         return cls(parts, apart, (first, first, second, second, third), best)
 
     def at(self, kept: IntArray) -> "Start":

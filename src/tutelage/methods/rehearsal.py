@@ -130,7 +130,6 @@ class PublicLabels:
                 self.n_classes,
                 self.order(number),
                 like,
-                by_class=self.weights is not None,  # or a part could lack a class that counts
             )
         return self._starts.get(number)
 
