@@ -55,6 +55,7 @@ _OTHER_DATA = 0.16  # the same if trials used other data
 # The same of a start from public labels, and of its gain over them, in multiples of this gain.
 _START = 0.005
 _OF_GAIN = 0.25
+_OF_LABELS = 1.4  # times the variance of a share of the labels: folds and models vary, too
 _SMALL_GAIN = 0.001  # over public labels: a plan that expects less is not undecided, and refuses
 _NORMAL = 1.645  # standard deviations that hold nine of ten runs
 _CURVE = (0.5, 2.0, 4.0)  # times ε
@@ -516,7 +517,7 @@ def _interval(trial: Trial, known: PublicLabels) -> Guess:
 def _interval_of_start(alone: Trial, gain: float, known: PublicLabels) -> Guess:
     """Return the same of a student that starts from public labels, and gains so much over them."""
     of_labels = _variance_by_labels(alone.expected, known)
-    deviation = sqrt(of_labels + _START**2 + (_OF_GAIN * gain) ** 2)
+    deviation = sqrt(_OF_LABELS * of_labels + _START**2 + (_OF_GAIN * gain) ** 2)
     return _around(alone.expected + gain, deviation)
 
 
