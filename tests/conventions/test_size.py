@@ -21,7 +21,7 @@ MODULES = {PACKAGE: 205, OF_HOSPITALS: 29}
 # Ceilings of tokens, of which docstrings and comments are none: lowered with each cut. A plain line costs nothing.
 OF_CODE = {PACKAGE: 291_040, OF_HOSPITALS: 42_540}
 OF_TESTS = 342_870
-DOC_WORDS = 58_560
+DOC_WORDS = 59_190
 PER_LINE = {PACKAGE: 7.99, OF_HOSPITALS: 8.1}  # tokens of a line of code, on average
 DENSEST = 10.6  # of a module
 _DENSE_FROM = 80  # lines of code, from which on the density of a module counts
