@@ -105,7 +105,8 @@ class TableOfEffects(BaseEstimator, ABC):
         `noise` is two standard deviations of the privacy noise: in most cases, the effect without noise is
         no further away. It does not say how far effects are from those of other people. A frame library or `json.dumps`
         takes the table as it is. The first line is what every row begins from; its noise is not estimated. The last
-        lines are of pairs of columns, if there are any: what cells of both add beyond the two columns.
+        lines are of pairs of columns, if there are any: what cells of both add beyond the two columns;
+        these bands leave out that the noise moves the borders of cells, too.
         """
         check_is_fitted(self)
         first_line: dict[str, Any] = {
@@ -768,6 +769,8 @@ class Scores(Effects):
                 spreads.sum(axis=1),
                 0,
             )
+            # The noise on spreads moves each effect in proportion.
+            doubts = np.hypot(doubts, effects * noise / spreads)
             found.append(
                 replace(
                     pair,
