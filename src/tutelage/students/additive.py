@@ -769,8 +769,8 @@ class Scores(Effects):
                 spreads.sum(axis=1),
                 0,
             )
-            # The noise on spreads moves each effect in proportion.
-            doubts = np.hypot(doubts, effects * noise / spreads)
+            # The noise on spreads moves each effect in proportion, by about all of it where it hides them.
+            doubts = np.hypot(doubts, effects * np.minimum(1, noise / spreads))
             found.append(
                 replace(
                     pair,
