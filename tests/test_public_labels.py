@@ -202,14 +202,20 @@ def test_scores_are_of_one_row_and_no_row_is_scored_by_its_own_label(kind):
     assert right > 0.8 if kind == "trees" else 0.4 < right < 0.6
 
 
-@pytest.mark.parametrize("kind", ["linear", "trees"])
+@pytest.mark.parametrize("kind", ["linear", "trees", "both"])
 def test_a_student_predicts_alike_in_onnx(kind, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
-    rows = RNG.normal(size=(600, 4))
-    labels = (np.add if kind == "linear" else np.multiply)(rows[:, 0], rows[:, 1]) > 0
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(800, 4))
+    straight, bent = {"linear": (1.0, 0.0), "trees": (0.0, 1.0), "both": (1.0, 1.5)}[kind]
+    total = rows.sum(axis=1) * straight + rows[:, 1] * rows[:, 2] * bent
+    labels = total + rng.logistic(scale=0.3, size=800) > 0
+    known = 150 if kind == "linear" else 400  # trees need 200
     model = of(epsilon=3.0, classes=[False, True])
-    model.fit(rows[:400], labels[:400], X_public=rows[400:], y_public=labels[400:])
-    assert (model.public_model_.model.trees is not None) == (kind == "trees")
+    model.fit(rows[:400], labels[:400], X_public=rows[-known:], y_public=labels[-known:])
+    learned = model.public_model_.model
+    assert (learned.linear is not None) == (kind != "trees")
+    assert (learned.trees is not None) == (kind != "linear")
     path = str(export_onnx(model.whole_student(), tmp_path / "student.onnx"))
     labels, chances = onnxruntime.InferenceSession(path).run(None, {"rows": rows})
     np.testing.assert_allclose(chances, model.predict_proba(rows), atol=1e-5)

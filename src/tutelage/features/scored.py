@@ -42,6 +42,7 @@ _TREES: dict[str, Any] = {
     "random_state": 0,
 }
 _MOST_CLASSES = 10  # of which a plan grows trees, one for each class
+_SHARES_OF_TREES = (0.25, 0.5, 0.75)  # of the scores of both
 _SHARPEST = 3.0  # times that scores are made larger or smaller, as logarithms up to about this
 
 
@@ -91,27 +92,36 @@ class _Labeled(NamedTuple):
 
 
 class PublicModel(NamedTuple):
-    """A classifier that was fitted to public rows: a logistic regression or trees; its scores are exact by row."""
+    """A logistic regression that was fitted to public rows, trees, or a sum of both; its scores are exact by row."""
 
     linear: PublicProjection | None  # of the rows as teachers see them
     offsets: FloatArray  # what is added to its scores
-    trees: Any  # a HistGradientBoostingClassifier of the rows as they came, if not linear
+    trees: Any  # a HistGradientBoostingClassifier of the rows as they came, or None
     present: IntArray  # indices of the classes that have public rows
     n_classes: int
-    sharpness: float = 1.0  # what scores are multiplied by, so that chances are right on average
+    # What the scores of the one and of the other are multiplied by, so that chances are right on average.
+    sharpness: tuple[float, float] = (1.0, 1.0)
+
+    def times(self, factor: float) -> "PublicModel":
+        """Return the model with so many times its scores."""
+        of_linear, of_trees = self.sharpness
+        return self._replace(sharpness=(factor * of_linear, factor * of_trees))
 
     def scores(self, rows: Matrix, seen: Matrix) -> FloatArray:
         """Return the logarithm of the chance of each class, less their mean, shape (rows, classes)."""
+        total = np.zeros((len(rows), len(self.present)))
+        of_linear, of_trees = self.sharpness
         if self.linear is not None:
-            scores = self.linear.transform(seen) + self.offsets
-        else:
+            total += of_linear * (self.linear.transform(seen) + self.offsets)
+        if self.trees is not None:
             # The threads of OpenMP do not survive a fork, and wait busily for each other.
             with one_thread("openmp"):
                 scores = np.asarray(self.trees.decision_function(rows), np.float64)
-        if scores.ndim == 1:
-            scores = np.stack([np.zeros_like(scores), scores], axis=1)
-        chances = np.zeros((len(scores), self.n_classes))
-        chances[:, self.present] = chances_of(self.sharpness * scores)
+            if scores.ndim == 1:
+                scores = np.stack([np.zeros_like(scores), scores], axis=1)
+            total += of_trees * scores
+        chances = np.zeros((len(total), self.n_classes))
+        chances[:, self.present] = chances_of(total)
         return log_chances(chances)
 
 
@@ -156,7 +166,7 @@ class ScoredRows(PublicFeatureMap):
         public = _Labeled(rows, seen, labels, n_classes)
         order = np.random.default_rng(0).permutation(np.flatnonzero(known))
         fit, sharpness, apart = _best_of(public, public.folds(order), _fits(rows, known))
-        model = fit(public.at(known))._replace(sharpness=sharpness)
+        model = fit(public.at(known)).times(sharpness)
         scores = _sharpened_scores(apart, sharpness)
         return cls(seen_by, model), np.hstack([seen, scores])
 
@@ -277,20 +287,42 @@ def _sharpened_scores(
     return log_chances(chances_of(sharpness * scores))
 
 
+class _Trial(NamedTuple):
+    """How well a way of fitting models expects labels that it has not seen."""
+
+    surprise: float
+    sharpness: float
+    fit: _Fit
+    apart: FloatArray
+
+
 def _best_of(
     public: _Labeled,
     fold: IntArray,
     fits: Iterable[_Fit],
 ) -> tuple[_Fit, float, FloatArray]:
-    """Return the way of fitting models that expects unseen labels best, its sharpness, and its scores apart."""
+    """Return the way of fitting models that expects unseen labels best, its sharpness, and its scores apart.
+
+    The best linear one and trees are tried together, too, in several shares.
+    """
     dealt = fold != ABSTAIN
-    trials = list[tuple[float, float, _Fit, FloatArray]]()
-    for fit in fits:
-        apart = public.scores_apart(fit, fold)
+    trials = list[_Trial]()
+
+    def tried(fit: _Fit, apart: FloatArray) -> None:
         sharpness, surprise = _sharpness(apart[dealt], public.labels[dealt])
-        trials.append((surprise, sharpness, fit, apart))
-    _, sharpness, best, apart = min(trials, key=lambda trial: trial[0])
-    return best, sharpness, apart
+        trials.append(_Trial(surprise, sharpness, fit, apart))
+
+    for fit in fits:
+        tried(fit, public.scores_apart(fit, fold))
+    *linear, trees = trials
+    if linear and trees.fit is _fit_trees:
+        best = min(linear, key=lambda trial: trial.surprise)
+        for share in _SHARES_OF_TREES:
+            factors = ((1 - share) * best.sharpness, share * trees.sharpness)
+            both = partial(_fit_both, best.fit, factors)
+            tried(both, factors[0] * best.apart + factors[1] * trees.apart)
+    found = min(trials, key=lambda trial: trial.surprise)
+    return found.fit, found.sharpness, found.apart
 
 
 def _fits(rows: Matrix, known: Mask) -> Iterator[_Fit]:
@@ -348,6 +380,11 @@ def _fit_trees(public: _Labeled) -> PublicModel:
         present=np.asarray(model.classes_, np.int64),
         n_classes=public.n_classes,
     )
+
+
+def _fit_both(fit_linear: _Fit, factors: tuple[float, float], public: _Labeled) -> PublicModel:
+    linear = fit_linear(public)
+    return linear._replace(trees=_fit_trees(public).trees, sharpness=factors)
 
 
 def _sharpness(

@@ -566,17 +566,22 @@ def _scored_rows_to_onnx(part: ScoredRows, rows: _Node) -> _Node:
     if part.seen_by is not None:
         seen = _through(part.seen_by, rows)
     # As in `PublicModel.scores`: a linear model takes the mapped rows, trees the original ones.
+    of_linear, of_trees = model.sharpness
+    scores = list[_Node]()
     if model.linear is not None:
-        scores = _projection_to_onnx(model.linear, seen) + model.offsets
-    else:
-        of_trees = OnnxSubEstimator(
+        scores.append((_projection_to_onnx(model.linear, seen) + model.offsets) * of_linear)
+    if model.trees is not None:
+        probabilities = OnnxSubEstimator(
             model.trees,
             rows.node,
             op_version=rows.version,
             options={"zipmap": False},
         )[1]
-        scores = _Node(of_trees, rows.version).Cast(to=_DOUBLE).Log()
-    sharpened = (scores * model.sharpness).Exp()
+        scores.append(_Node(probabilities, rows.version).Cast(to=_DOUBLE).Log() * of_trees)
+    total = scores[0]
+    for more in scores[1:]:
+        total = total + more
+    sharpened = total.Exp()
     places = np.eye(model.n_classes)[model.present]
     probabilities = (sharpened / sharpened.sums()) @ places
     logarithms = probabilities.Max(_constant_row(LEAST_CHANCE)).Log()
