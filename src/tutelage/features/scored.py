@@ -99,7 +99,7 @@ class PublicModel(NamedTuple):
     trees: Any  # a HistGradientBoostingClassifier of the rows as they came, or None
     present: IntArray  # indices of the classes that have public rows
     n_classes: int
-    # What the scores of the one and of the other are multiplied by, so that chances are right on average.
+    # Times that scores of the one and of the other count, so that chances are right on average.
     sharpness: tuple[float, float] = (1.0, 1.0)
 
     def times(self, factor: float) -> "PublicModel":
@@ -308,19 +308,19 @@ def _best_of(
     dealt = fold != ABSTAIN
     trials = list[_Trial]()
 
-    def tried(fit: _Fit, apart: FloatArray) -> None:
+    def try_out(fit: _Fit, apart: FloatArray) -> None:
         sharpness, surprise = _sharpness(apart[dealt], public.labels[dealt])
         trials.append(_Trial(surprise, sharpness, fit, apart))
 
     for fit in fits:
-        tried(fit, public.scores_apart(fit, fold))
+        try_out(fit, public.scores_apart(fit, fold))
     *linear, trees = trials
     if linear and trees.fit is _fit_trees:
         best = min(linear, key=lambda trial: trial.surprise)
         for share in _SHARES_OF_TREES:
             factors = ((1 - share) * best.sharpness, share * trees.sharpness)
             both = partial(_fit_both, best.fit, factors)
-            tried(both, factors[0] * best.apart + factors[1] * trees.apart)
+            try_out(both, factors[0] * best.apart + factors[1] * trees.apart)
     found = min(trials, key=lambda trial: trial.surprise)
     return found.fit, found.sharpness, found.apart
 
