@@ -39,7 +39,7 @@ from tutelage.students.additive import (
     TableOfEffects,
     by_bins,
 )
-from tutelage.students.pairs import Pair, most_wrong, n_cells_of
+from tutelage.students.pairs import Pair, most_wrong
 from tutelage.students.stacking import (
     deviations_of,
     joint_ballots,
@@ -339,15 +339,11 @@ class SumsOverSchema(NoisySums):
         """Ask what the effects get wrong in each group. Return them averaged over releases, too."""
         n_groups = [len(table) for table in effects.tables]
         form = self._form_of_residuals(question.sizes, sum(n_groups))
-        n_outputs, in_row = form.shape
 
         def entries(block: PeopleBlock) -> Entries:
-            # groups: (rows, columns); cells: (rows, outputs, columns), in ascending order; residuals: (rows, outputs)
             groups = effects.groups_of(block.rows)
-            places = _first_places(n_groups) + groups
-            cells = np.arange(n_outputs)[:, None] * in_row + places[:, None]
             residuals = self._residuals_of(effects, groups, block)
-            return cells, np.broadcast_to(residuals[:, :, None], cells.shape)
+            return _in_cell_of_each(n_groups, groups, residuals)
 
         residuals = yield from self._ask(
             question, past, place, turn, form, partial(sum_of_entries, entries)
@@ -468,7 +464,7 @@ class _WeighingOfScores(Weighing):
     def after(
         self, joint: AveragedSum, n_people: int, average: Average, /
     ) -> tuple[Scores, FloatArray]:
-        """Return the scores by the noisy sum of all ballots, and how far the noise moves the weights."""
+        """Return the scores by the noisy sum of all ballots, and how far the noise moves each weight of theirs."""
         scores = self.scores
         scores = replace(scores, weights=average.with_mean(scores.weights, n_people))
         times_radius = weights_of(joint.values[0], joint.sigma, n_people, (self.n_weights,))
@@ -478,7 +474,7 @@ class _WeighingOfScores(Weighing):
         offset = np.asarray_chkfinite(scores.offset + biases - biases.mean())
         more = np.append(np.zeros(self.first), weights[:n_explained])
         weighted = scores.with_weights(scores.weights + more)
-        return replace(weighted, offset=offset), moved
+        return replace(weighted, offset=offset), moved[:n_explained]
 
 
 @final
@@ -522,35 +518,25 @@ class Additive(SumsOverSchema):
             *[(of_residuals / rounds, residuals), (of_weights, joint)] * rounds,
         ]
         if n_pairs:
+            of_choice, of_cells = of_pairs
             n_candidates = comb(min(n_columns, _PAIRED), 2)
-            candidates = _form_of_pairs(
+            candidates = _form_in_cells(
                 sizes,
                 n_candidates,
                 n_candidates * _CELLS_TO_CHOOSE**2,
             )
-            chosen = _form_of_chosen(
+            chosen = _form_in_cells(
                 sizes,
                 n_pairs,
                 n_pairs * _CELLS_OF_PAIR**2,
+                spreads=True,
             )
             joint = form_of_joint(n_pairs + sizes.n_classes, sizes.unit)
-            most += [
-                *zip(
-                    of_pairs,
-                    (candidates, chosen),
-                    strict=True,
-                ),
-                (of_weights, joint),
-            ]
+            most += [(of_choice, candidates), (of_cells, chosen), (of_weights, joint)]
         return most
 
     def _form_of_residuals(self, sizes: Sizes, n_groups: int) -> Vector:
-        """Return the form of ballots of residuals: of each column one residual, for each class."""
-        return Vector(
-            (sizes.n_classes, n_groups),
-            len(sizes.bins) * _LONGEST**2,
-            sizes.unit,
-        )
+        return _form_in_cells(sizes, len(sizes.bins), n_groups)
 
     def _ballot_of_report(self, layout: ClassLayout, student: AdditiveClassifier) -> SumOf:
         def sum_of(block: PeopleBlock, form: Vector) -> BallotSum:
@@ -573,13 +559,8 @@ class Additive(SumsOverSchema):
         )
         scores, moved, turn = yield from self._ask_rounds(question, turn, past, scores)
         if question.n_pairs:
-            n_explained = len(scores.weights)
-            (
-                scores,
-                of_pairs,
-                turn,
-            ) = yield from self._ask_pairs(question, turn, past, scores)
-            moved = np.append(moved[:n_explained], of_pairs)
+            asked = self._ask_pairs(question, turn, past, scores, moved)
+            scores, moved, turn = yield from asked
         student = _classifier_of(scores, moved, public.classes, question.schema)
         if public.weights is None:
             return student, None, turn
@@ -599,54 +580,55 @@ class Additive(SumsOverSchema):
         turn: Turn,
         past: Past,
         scores: Scores,
+        moved: FloatArray,
     ) -> Asking[tuple[Scores, FloatArray, Turn]]:
         """Ask which pairs of columns the scores get most wrong, what these add, and how much of that to believe.
 
-        Return the scores, how far the noise moves the weights of pairs, and the turn after them.
+        Return the scores, how far the noise moves all weights, and the turn after them.
         """
-        sizes = question.sizes
         place = 1 + 2 * question.rounds
         pairs = scores.candidates(_PAIRED, _CELLS_TO_CHOOSE)
-        form = _form_of_pairs(sizes, len(pairs), n_cells_of(pairs))
-        sum_of = partial(
-            sum_of_entries,
-            partial(_residuals_of_pairs, scores, pairs),
-        )
-        found = yield from self._ask(question, past, place, turn, form, sum_of)
+        found = yield from self._ask_in_cells(question, past, place, turn, scores, pairs)
 
         chosen = most_wrong(pairs, found.values, found.sigma)[: question.n_pairs]
         pairs = [scores.pair(pair.columns, _CELLS_OF_PAIR) for pair in chosen]
-        form = _form_of_chosen(sizes, len(pairs), n_cells_of(pairs))
-        sum_of = partial(
-            sum_of_entries,
-            partial(_residuals_and_spreads, scores, pairs),
-        )
-        found = yield from self._ask(
-            question,
-            past,
-            place + 1,
-            found.turn,
-            form,
-            sum_of,
+        found = yield from self._ask_in_cells(
+            question, past, place + 1, found.turn, scores, pairs, spreads=True
         )
 
         first = len(scores.weights)
-        scores = scores.with_pairs(
-            pairs,
-            found.values,
-            found.sigma,
-            _RESIDUAL_STEPS,
-        )
+        scores = scores.with_pairs(pairs, found.values, found.sigma, _RESIDUAL_STEPS)
         weighing = _WeighingOfScores.of(scores, first)
-        joint = yield from self._ask_joint(
-            question,
-            past,
-            place + 2,
-            found.turn,
-            weighing,
-        )
-        scores, moved = weighing.after(joint, turn.n, past["weights of pairs"])
-        return scores, moved, joint.turn
+        joint = yield from self._ask_joint(question, past, place + 2, found.turn, weighing)
+        scores, of_pairs = weighing.after(joint, turn.n, past["weights of pairs"])
+        return scores, np.append(moved, of_pairs), joint.turn
+
+    def _ask_in_cells(
+        self,
+        question: Question,
+        past: Past,
+        place: int,
+        turn: Turn,
+        scores: Scores,
+        pairs: Sequence[Pair],
+        *,
+        spreads: bool = False,
+    ) -> Asking[AveragedSum]:
+        """Ask what the scores get wrong in the cells of each pair and, if told so, how far chances spread that."""
+        n_cells = [pair.n_cells for pair in pairs]
+
+        def entries(block: PeopleBlock) -> Entries:
+            groups = scores.groups_of(block.rows)
+            totals = scores.start(groups)
+            numbers = _residuals_in_steps(totals, block.labels)
+            if spreads:
+                numbers = np.hstack([numbers, _spreads_in_steps(totals)])
+            cells = np.column_stack([pair.places(groups) for pair in pairs])
+            return _in_cell_of_each(n_cells, cells, numbers)
+
+        form = _form_in_cells(question.sizes, len(pairs), sum(n_cells), spreads=spreads)
+        sum_of = partial(sum_of_entries, entries)
+        return self._ask(question, past, place, turn, form, sum_of)
 
 
 def _classifier_of(
@@ -679,69 +661,36 @@ def _counts(
     return entries, np.full(entries.shape, _STEPS)
 
 
-def _form_of_pairs(sizes: Sizes, n_pairs: int, n_cells: int) -> Vector:
-    """Return the form of ballots of residuals: of each pair one residual, for each class."""
-    return Vector(
-        (sizes.n_classes, n_cells),
-        n_pairs * _LONGEST**2,
-        sizes.unit,
-    )
+def _form_in_cells(
+    sizes: Sizes,
+    n_parts: int,
+    n_cells: int,
+    *,
+    spreads: bool = False,
+) -> Vector:
+    """Return the form of ballots with a residual for each class, and maybe a spread, in one cell of each part."""
+    norm_squared = _LONGEST**2
+    if spreads:
+        norm_squared += _LONGEST_SPREADS_SQUARED
+    n_outputs = sizes.n_classes * (1 + spreads)
+    return Vector((n_outputs, n_cells), n_parts * norm_squared, sizes.unit)
 
 
-def _form_of_chosen(sizes: Sizes, n_pairs: int, n_cells: int) -> Vector:
-    """Return the form of ballots of residuals and of spreads: of each pair one of both, for each class."""
-    norm_squared = n_pairs * (_LONGEST**2 + _LONGEST_SPREADS_SQUARED)
-    return Vector(
-        (2 * sizes.n_classes, n_cells),
-        norm_squared,
-        sizes.unit,
-    )
+def _in_cell_of_each(sizes: Sequence[int], cells: IntArray, numbers: IntArray) -> Entries:
+    """Return the entries that have numbers, shape (rows, outputs), in one cell of each of several parts.
 
-
-def _residuals_of_pairs(
-    scores: Scores,
-    pairs: Sequence[Pair],
-    block: PeopleBlock,
-) -> Entries:
-    """Return the ballots that say what the scores get wrong in the cells of each pair."""
-    groups = scores.groups_of(block.rows)
-    return _at_pairs(
-        pairs,
-        groups,
-        _residuals_in_steps(scores.start(groups), block.labels),
-    )
-
-
-def _residuals_and_spreads(
-    scores: Scores,
-    pairs: Sequence[Pair],
-    block: PeopleBlock,
-) -> Entries:
-    """Return the same ballots, and after them how far residuals are spread by the chances."""
-    groups = scores.groups_of(block.rows)
-    totals = scores.start(groups)
-    chances = chances_of(totals)
-    spreads = np.trunc(chances * (1 - chances) * _RESIDUAL_STEPS).astype(np.int64)
-    residuals = _residuals_in_steps(totals, block.labels)
-    return _at_pairs(
-        pairs,
-        groups,
-        np.concatenate([residuals, spreads], axis=1),
-    )
-
-
-def _at_pairs(
-    pairs: Sequence[Pair],
-    groups: IntArray,
-    numbers: IntArray,
-) -> Entries:
-    """Return the entries that have numbers, shape (rows, outputs), in one cell of each pair."""
-    # of_pairs: (rows, pairs); places: (rows, outputs, pairs), in ascending order
-    of_pairs: IntArray = np.column_stack([pair.places(groups) for pair in pairs])
-    of_pairs = of_pairs + _first_places([pair.n_cells for pair in pairs])
-    n_outputs: int = numbers.shape[1]
-    places = of_pairs[:, None] + np.arange(n_outputs)[:, None] * n_cells_of(pairs)
+    `sizes` are how many cells each part has, and `cells`, shape (rows, parts), which of them it is.
+    """
+    # places: (rows, outputs, parts), in ascending order
+    outputs = np.arange(numbers.shape[1])[:, None] * sum(sizes)
+    places = outputs + (_first_places(sizes) + cells)[:, None]
     return places, np.broadcast_to(numbers[:, :, None], places.shape)
+
+
+def _spreads_in_steps(scores: FloatArray) -> IntArray:
+    """Return how far residuals spread by chance, as variances p(1 − p), in whole steps."""
+    chances = chances_of(scores)
+    return np.trunc(chances * (1 - chances) * _RESIDUAL_STEPS).astype(np.int64)
 
 
 def _residuals_in_steps(scores: FloatArray, labels: IntArray) -> IntArray:

@@ -25,7 +25,7 @@ from tutelage.features.scored import chances_of
 from tutelage.reporting.record import Curve
 from tutelage.reporting.render import render
 from tutelage.students.pairs import Pair, by_pair, joined_groups
-from tutelage.students.stacking import Pair as PairOfArrays
+from tutelage.students.stacking import TwoArrays
 from tutelage.tables import is_number
 
 _BAND = 2.0  # deviations of the noise
@@ -508,64 +508,33 @@ class Effects(ABC):
         return doubts
 
     def candidates(self, most_columns: int, most_cells: int) -> list[Pair]:
-        """Return all pairs of the columns that move rows most, joined to so many cells of each."""
+        """Return all pairs of the columns whose effects vary most, joined to so many cells of each at most."""
         variances = list[float]()
         for effects, size in zip(self.start_effects, self.sizes, strict=True):
             mean = np.average(effects, axis=0, weights=size)
-            variances.append(
-                float(
-                    np.average(
-                        (effects - mean) ** 2,
-                        axis=0,
-                        weights=size,
-                    ).sum()
-                )
-            )
+            squares = np.average((effects - mean) ** 2, axis=0, weights=size)
+            variances.append(float(squares.sum()))
         largest = np.argsort(-np.array(variances), kind="stable")[:most_columns]
         pairs = combinations(sorted(largest.tolist()), 2)
         return [self.pair(columns, most_cells) for columns in pairs]
 
     def pair(self, columns: tuple[int, int], most_cells: int) -> Pair:
         """Return a pair of columns, joined to so many cells of each at most."""
-        cells = list[IntArray]()
-        for column in columns:
-            size = self.sizes[column]
-            walk = self.walks[column]
-            cells.append(joined_groups(size, walk, most_cells))
-        first, second = cells
+        first, second = (
+            joined_groups(self.sizes[column], self.walks[column], most_cells) for column in columns
+        )
         return Pair(columns, (first, second))
 
-    @property
-    def weighted_pairs(self) -> list[Pair]:
-        """The pairs, with as much of their effects as the weights say."""
-        weighted = list[Pair]()
-        first = len(self.weights) - len(self.pairs)
-        for number, pair in enumerate(self.pairs, first):
-            effects = self.weights[number] * pair.effects
-            weighted.append(replace(pair, effects=effects))
-        return weighted
-
     def pairs_by_bins(self, moved: FloatArray) -> list[Pair]:
-        """Return the weighted pairs, by bins in place of groups, whose weights the noise has moved so far."""
-        pairs = list[Pair]()
-        first = len(self.weights) - len(self.pairs)
-        for number, pair in enumerate(self.pairs, first):
-            one, other = pair.columns
-            cells_of_one, cells_of_other = pair.cells
-            weight = self.weights[number]
-            by_noise = weight * pair.doubts
-            by_weight = moved[number] * pair.effects
-            weighted = Pair(
-                pair.columns,
-                (
-                    cells_of_one[self.groups[one]],
-                    cells_of_other[self.groups[other]],
-                ),
-                weight * pair.effects,
-                np.hypot(by_noise, by_weight),
-            )
-            pairs.append(weighted)
-        return pairs
+        """Return the weighted pairs with the cell of each bin; the noise has moved the weights so far."""
+        pairs = zip(self.pairs, self._of_pairs(self.weights), self._of_pairs(moved), strict=True)
+        return [
+            pair.by_bins(self.groups).weighted(weight, by_noise) for pair, weight, by_noise in pairs
+        ]
+
+    def _of_pairs(self, weights: FloatArray) -> list[float]:
+        """Return the last weights, those of pairs."""
+        return weights[len(weights) - len(self.pairs) :].tolist()
 
     def _corrections(
         self,
@@ -591,16 +560,13 @@ class Effects(ABC):
         )
         for residuals, weight, size, walk in columns:
             has_people = size > 0
-            left = residuals[has_people]
-            by = weight[has_people]
-            # The intercept follows from the rest.
-            left = left - by * (left.sum(axis=0) / by.sum(axis=0))
             correction = np.zeros_like(residuals)
             doubt = np.zeros_like(residuals)
-            correction[has_people], doubt[has_people] = expected_effects(
-                left / by,
-                1 / by,
-                (noise / by) ** 2 * free,
+            correction[has_people], doubt[has_people] = _missing_effects(
+                residuals[has_people],
+                weight[has_people],
+                noise,
+                free,
                 size[has_people],
                 walk,
                 variance,
@@ -665,8 +631,8 @@ class Scores(Effects):
     def start(self, groups: IntArray) -> FloatArray:
         """Return the scores that the later sums begin from."""
         start = self.base + self.offset + sum_of_effects(self.start_effects, groups)
-        for pair in self.weighted_pairs:
-            start += pair.of(groups)
+        for pair, weight in zip(self.pairs, self._of_pairs(self.weights), strict=True):
+            start += weight * pair.of(groups)
         return start
 
     def _likeliest_part(self, residuals: FloatArray, scale: float) -> float:
@@ -749,7 +715,6 @@ class Scores(Effects):
 
         `sums`, shape (outputs, cells), are of what the scores get wrong about each class, and of the spreads of that.
         """
-        m = len(self.shares)
         noise = sigma / scale
         found = list[Pair]()
         for pair, of_pair in zip(
@@ -759,25 +724,18 @@ class Scores(Effects):
         ):
             # wrong, spreads: (cells, classes)
             wrong, spreads = np.split(of_pair.T, 2, axis=1)
-            wrong = wrong - wrong.mean(axis=1, keepdims=True)
             spreads = np.maximum(spreads, noise / 2)
-            wrong = wrong - spreads * (wrong.sum(axis=0) / spreads.sum(axis=0))
-            effects, doubts = expected_effects(
-                wrong / spreads,
-                1 / spreads,
-                (noise / spreads) ** 2 * (1 - 1 / m),
+            effects, doubts = _missing_effects(
+                wrong - wrong.mean(axis=1, keepdims=True),
+                spreads,
+                noise,
+                self._free,
                 spreads.sum(axis=1),
                 0,
             )
             # The noise on spreads moves each effect in proportion, by about all of it where it hides them.
             doubts = np.hypot(doubts, effects * np.minimum(1, noise / spreads))
-            found.append(
-                replace(
-                    pair,
-                    effects=np.asarray_chkfinite(effects),
-                    doubts=doubts,
-                )
-            )
+            found.append(replace(pair, effects=np.asarray_chkfinite(effects), doubts=doubts))
         weights = np.append(self.weights, np.zeros(len(found)))
         return replace(self, pairs=tuple(found), weights=weights)
 
@@ -795,12 +753,12 @@ class Scores(Effects):
             weights.append(size[:, None] * np.maximum(spread, _LEAST_VARIANCE))
         wrong = residuals.T / scale
         wrong -= wrong.mean(axis=1, keepdims=True)
-        return self._corrections(
-            wrong,
-            weights,
-            sigma / scale,
-            1 - 1 / len(self.shares),
-        )
+        return self._corrections(wrong, weights, sigma / scale, self._free)
+
+    @property
+    def _free(self) -> float:
+        """The share of its variance that noise keeps if the mean of the classes is taken from each."""
+        return 1 - 1 / len(self.shares)
 
 
 def _group_cells(
@@ -883,7 +841,7 @@ def expected_effects(
     sizes: FloatArray,
     walk: int,
     variance: float = 1.0,
-) -> PairOfArrays:
+) -> TwoArrays:
     """Return the expected effects, shape (groups, outputs), over spreads as likely as what was seen makes them.
 
     `around` and `noise` are the variances of what was seen, by the people, in units of `variance`, and by the noise.
@@ -912,6 +870,25 @@ def expected_effects(
     scale = with_noise.deviations * without.deviations
     variances = scale * np.matmul(smoothers, (by_noise / scale)[..., None])[..., 0]
     return deviation * effects.T, deviation * np.sqrt(variances).T
+
+
+def _missing_effects(
+    wrong: FloatArray,
+    by: FloatArray,
+    noise: float,
+    free: float,
+    sizes: FloatArray,
+    walk: int,
+    variance: float = 1.0,
+) -> TwoArrays:
+    """Return the effects that noisy sums of residuals, shape (groups, outputs), show to be missing, and their doubts.
+
+    `by` is how much an effect moves each sum. `free` is the share of its variance that the noise has left.
+    """
+    # The intercept follows from the rest.
+    wrong = wrong - by * (wrong.sum(axis=0) / by.sum(axis=0))
+    of_noise = (noise / by) ** 2 * free
+    return expected_effects(wrong / by, 1 / by, of_noise, sizes, walk, variance)
 
 
 @final

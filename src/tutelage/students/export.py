@@ -637,23 +637,16 @@ def _totals(part: TableOfEffects, bins: _Node) -> _Node:
     sizes = np.array([len(effects) for effects in part.effects_])
     firsts = np.cumsum(sizes) - sizes
     known = bins.Max(_constant_row(0)).Min(_constant_row(sizes - 1))
-    totals = (
-        _sum_of_entries(
-            known + firsts,
-            np.concatenate(part.effects_),
-        )
-        + part.intercept_
-    )
+    places = known + firsts
+    totals = _sum_of_entries(places, np.concatenate(part.effects_)) + part.intercept_
     for pair in part.pairs_:
+        # The place of a cell is a sum of two numbers, one by the bin of each column.
         first, second = pair.columns
-        # The place of a row is the number of its two bins.
-        factors = np.zeros((len(sizes), 1))
-        factors[first] = sizes[second]
-        factors[second] = 1
-        grid = np.indices((sizes[first], sizes[second])).reshape(2, -1).T
-        rows = np.zeros((len(grid), len(sizes)), np.int64)
-        rows[:, pair.columns] = grid
-        totals = totals.Add(_sum_of_entries(known @ factors, pair.of(rows)))
+        numbers = [np.zeros(size) for size in sizes]
+        numbers[first] = 1.0 * pair.shape[1] * pair.cells[0]
+        numbers[second] = 1.0 * pair.cells[1]
+        cell = _sum_of_entries(places, np.concatenate(numbers)[:, None])
+        totals = totals.Add(_sum_of_entries(cell, pair.effects))
     return totals
 
 

@@ -1,9 +1,9 @@
 """Cells of pairs of columns, and what they add to an additive model beyond the columns themselves."""
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from math import sqrt
-from typing import final
+from typing import Self, final
 
 import numpy as np
 
@@ -52,10 +52,16 @@ class Pair:
         """Return what the cell of each row adds, shape (rows, outputs)."""
         return self.effects[self.places(rows)]
 
+    def weighted(self, weight: float, moved: float) -> Self:
+        """Return the pair with so much of its effects; the noise has moved this weight so far."""
+        doubts = np.hypot(weight * self.doubts, moved * self.effects)
+        return replace(self, effects=weight * self.effects, doubts=doubts)
 
-def n_cells_of(pairs: Sequence[Pair]) -> int:
-    """Return how many cells all pairs have."""
-    return sum(pair.n_cells for pair in pairs)
+    def by_bins(self, groups: Sequence[IntArray]) -> Self:
+        """Return the pair with the cell of each bin, by the group of each bin of all columns."""
+        first, second = self.columns
+        of_first, of_second = self.cells
+        return replace(self, cells=(of_first[groups[first]], of_second[groups[second]]))
 
 
 def by_pair(pairs: Sequence[Pair], sums: FloatArray) -> list[FloatArray]:

@@ -39,7 +39,7 @@ _DOUBT = 4.0  # by how much a step must make the sums likelier than none, as twi
 # How large the weights are expected to be, as variances.
 _SPREADS = np.append(0.0, np.exp(np.arange(-12, 14, 0.5)))
 
-Pair = tuple[FloatArray, FloatArray]
+TwoArrays = tuple[FloatArray, FloatArray]
 
 
 @final
@@ -182,7 +182,7 @@ class Stacking:
         return student
 
     @property
-    def _coefs(self) -> Pair:
+    def _coefs(self) -> TwoArrays:
         return self.student.coef_, self.student.whole_coef_
 
     def _scores(self, seen: FloatArray) -> FloatArray:
@@ -323,7 +323,7 @@ def weights_of(
     sigma: float,
     n_people: int,
     sizes: Sequence[int],
-) -> Pair:
+) -> TwoArrays:
     """Return the weights, times the radius, by the noisy sum of ballots; of groups of these sizes, one by one.
 
     The second array is how far the noise moves them, as `step_of` estimates it.
@@ -409,7 +409,7 @@ def step_of(
     noise: float,
     noise_of_gram: float,
     variance: float,
-) -> Pair:
+) -> TwoArrays:
     """Return the expected weights, whose variance is the likeliest one: none if there is no better one.
 
     `variance` is that of the mean over people of what they get wrong. The second array is about how far the weights
