@@ -3,7 +3,7 @@
 The model never sees a private row while it is learned, so its scores are a public map of one row.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Self, final
 
@@ -165,10 +165,9 @@ class ScoredRows(PublicFeatureMap):
             )
         public = _Labeled(rows, seen, labels, n_classes)
         order = np.random.default_rng(0).permutation(np.flatnonzero(known))
-        fit, sharpness, apart = _best_of(public, public.folds(order), _fits(rows, known))
-        model = fit(public.at(known)).times(sharpness)
-        scores = _sharpened_scores(apart, sharpness)
-        return cls(seen_by, model), np.hstack([seen, scores])
+        best = _best_of(public, public.folds(order), _fits(rows, known))
+        model = best.fit(public.at(known)).times(best.sharpness)
+        return cls(seen_by, model), np.hstack([seen, best.sharpened(best.apart)])
 
     @property
     def row_by_row(self) -> bool:
@@ -224,20 +223,19 @@ class Start(NamedTuple):
                 fits.remove(_fit_trees)
         else:
             fits = [like.fit]
-        best, sharpness, apart = _best_of(public, fold, fits)
-        apart = _sharpened_scores(apart, sharpness)
+        best = _best_of(public, fold, fits)
+        apart = best.sharpened(best.apart)
 
         def apart_from(*pair: int) -> FloatArray:
             places = np.concatenate([parts[number] for number in pair])
             scores = apart.copy()
-            scores_of_pair = public.scores(best, fold, pair, places)
-            scores[places] = _sharpened_scores(scores_of_pair, sharpness)
+            scores[places] = best.sharpened(public.scores(best.fit, fold, pair, places))
             return scores
 
         first = apart_from(0, 1)
         second = apart_from(2, 3)
         third = apart_from(4, 0)
-        return cls(parts, apart, (first, first, second, second, third), best)
+        return cls(parts, apart, (first, first, second, second, third), best.fit)
 
     def at(self, kept: IntArray) -> "Start":
         """Return the scores of some rows, by models of the labels of all."""
@@ -280,28 +278,25 @@ def log_chances(chances: FloatArray) -> FloatArray:
     return logarithms - logarithms.mean(axis=1, keepdims=True)
 
 
-def _sharpened_scores(
-    scores: FloatArray,
-    sharpness: float,
-) -> FloatArray:
-    return log_chances(chances_of(sharpness * scores))
-
-
 class _Trial(NamedTuple):
     """How well a way of fitting models expects labels that it has not seen."""
 
     surprise: float
-    sharpness: float
+    sharpness: float  # what scores are multiplied by, so that chances are right on average
     fit: _Fit
-    apart: FloatArray
+    apart: FloatArray  # scores of each row by a model of other folds, before they are multiplied
+
+    def sharpened(self, scores: FloatArray) -> FloatArray:
+        """Return such scores as logarithms of chances that are right on average."""
+        return log_chances(chances_of(self.sharpness * scores))
 
 
 def _best_of(
     public: _Labeled,
     fold: IntArray,
     fits: Iterable[_Fit],
-) -> tuple[_Fit, float, FloatArray]:
-    """Return the way of fitting models that expects unseen labels best, its sharpness, and its scores apart.
+) -> _Trial:
+    """Return the trial of the way of fitting models that expects unseen labels best.
 
     The best linear one and trees are tried together, too, in several shares.
     """
@@ -316,13 +311,16 @@ def _best_of(
         try_out(fit, public.scores_apart(fit, fold))
     *linear, trees = trials
     if linear and trees.fit is _fit_trees:
-        best = min(linear, key=lambda trial: trial.surprise)
+        best = _least_surprised(linear)
         for share in _SHARES_OF_TREES:
             factors = ((1 - share) * best.sharpness, share * trees.sharpness)
             both = partial(_fit_both, best.fit, factors)
             try_out(both, factors[0] * best.apart + factors[1] * trees.apart)
-    found = min(trials, key=lambda trial: trial.surprise)
-    return found.fit, found.sharpness, found.apart
+    return _least_surprised(trials)
+
+
+def _least_surprised(trials: Sequence[_Trial]) -> _Trial:
+    return min(trials, key=lambda trial: trial.surprise)
 
 
 def _fits(rows: Matrix, known: Mask) -> Iterator[_Fit]:

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import comb, sqrt
-from typing import Any, NamedTuple, Self, TypeVar, final
+from typing import Any, Self, TypeVar, final
 
 import numpy as np
 
-from tutelage._internal.records import by_identity, frozen
+from tutelage._internal.records import by_identity, frozen, settable
 from tutelage._internal.typing import Array, FloatArray, IntArray, Matrix
 from tutelage.ballots import BallotSum, Vector
 from tutelage.digests import data_digest, plain_settings
@@ -98,8 +98,10 @@ def _first_places(sizes: Sequence[int]) -> IntArray:
     return np.cumsum([0, *sizes])[:-1]
 
 
-class Question(NamedTuple):
-    """The public values that all sums of a fit follow from."""
+@final
+@settable
+class Release:
+    """A release of a question, whose sums are asked for, or recalled, one after the other; public."""
 
     public: Public
     schema: Schema
@@ -108,6 +110,9 @@ class Question(NamedTuple):
     start: PublicStart | None  # what rows with public targets say, if there are any
     rounds: int  # each of a sum of residuals, and one of weights
     n_pairs: int  # of columns, which are asked for after the rounds
+    past: Past
+    turn: Turn  # by which the next sum is known
+    place: int = 0  # of the next sum
 
     @property
     def sizes(self) -> Sizes:
@@ -199,8 +204,23 @@ class SumsOverSchema(NoisySums):
         n_cells = sum(int(cell[-1]) + 1 for cell in cells)
         rounds = _number_of_rounds(public, people)
         n_pairs = self._number_of_pairs(public, people)
-        question = Question(public, schema, cells, n_cells, start, rounds, n_pairs)
-        student, class_weight, turn = yield from newest(turns, partial(self.student_of, question))
+
+        def taught(turn: Turn, past: Past) -> Taught:
+            return self.student_of(
+                Release(
+                    public,
+                    schema,
+                    cells,
+                    n_cells,
+                    start,
+                    rounds,
+                    n_pairs,
+                    past,
+                    turn,
+                )
+            )
+
+        student, class_weight, turn = yield from newest(turns, taught)
         layout = self._layout_of_report(public.report, student)
         report = yield from ask_report(
             self.calibrated.noise_multiplier,
@@ -229,7 +249,7 @@ class SumsOverSchema(NoisySums):
         """Return the ballots that say what the student makes of a person's rows."""
 
     @abstractmethod
-    def student_of(self, question: Question, turn: Turn, past: Past) -> Taught:
+    def student_of(self, release: Release) -> Taught:
         """Return the student by the sums of a release and of those before, how much classes count, and the turn."""
 
     def _about(self, public: Public, schema: Schema) -> list[object]:
@@ -257,100 +277,78 @@ class SumsOverSchema(NoisySums):
         """Return what public rows say before anything is asked, if they have targets."""
         yield from ()
 
-    def _ask(
-        self,
-        question: Question,
-        past: Past,
-        place: int,
-        turn: Turn,
-        form: Vector,
-        sum_of: SumOf,
-    ) -> Asking[AveragedSum]:
-        """Ask for the sum at this place, by ballots of this form, or recall it; see `Turn.ask`."""
-        sizes = question.sizes
-        asked = (sizes, question.rounds, question.n_pairs)
+    def _ask(self, release: Release, form: Vector, sum_of: SumOf) -> Asking[AveragedSum]:
+        """Ask for the next sum, by ballots of this form, or recall it; see `Turn.ask`."""
+        place = release.place
+        asked = (release.sizes, release.rounds, release.n_pairs)
         share, _ = self.most(*asked)[place]
         total = None if place else self._event_of_rounds(*asked)
-        return turn.ask(
+        found = yield from release.turn.ask(
             self._sum(share),
             form,
             BallotOfRows(sum_of),
-            past[f"sum {place}"],
+            release.past[f"sum {place}"],
             total=total,
         )
+        release.turn = found.turn
+        release.place += 1
+        return found
 
     def _ask_effects(
         self,
-        question: Question,
-        turn: Turn,
-        past: Past,
+        release: Release,
         form: Vector,
         entries_of: Callable[[tuple[IntArray, ...], int, PeopleBlock], Entries],
         effects: type[_AnyEffects],
         scale: int,
-    ) -> Asking[tuple[_AnyEffects, Turn]]:
-        """Ask for the first sum, over the cells of all columns; return the effects by it, and the turn after it.
+    ) -> Asking[_AnyEffects]:
+        """Ask for the first sum, over the cells of all columns, and return the effects by it.
 
         `entries_of` returns the entries of rows, by the cell of each bin of each column and how many cells there are;
         one whole person is `scale` in them.
         """
-        entries = partial(entries_of, question.cells, question.n_cells)
-        averaged = yield from self._ask(
-            question, past, 0, turn, form, partial(sum_of_entries, entries)
-        )
-        by_sum = effects.of(
+        entries = partial(entries_of, release.cells, release.n_cells)
+        averaged = yield from self._ask(release, form, partial(sum_of_entries, entries))
+        return effects.of(
             averaged.values,
             averaged.sigma,
             scale,
-            question.cells,
-            question.schema.ordered,
-            by_cell=question.public.release is not None,
+            release.cells,
+            release.schema.ordered,
+            by_cell=release.public.release is not None,
         )
-        return by_sum, averaged.turn
 
     def _ask_rounds(
-        self, question: Question, turn: Turn, past: Past, effects: _AnyEffects
-    ) -> Asking[tuple[_AnyEffects, FloatArray, Turn]]:
+        self, release: Release, effects: _AnyEffects
+    ) -> Asking[tuple[_AnyEffects, FloatArray]]:
         """Ask in rounds what is still wrong, and how much of effects and corrections to believe.
 
-        Return the effects, how far the noise moves their weights, and the turn after them.
+        Return the effects, and how far the noise moves their weights.
         """
         moved = np.empty(0)
-        for place in range(1, 2 * question.rounds, 2):
-            effects, residuals = yield from self._ask_residuals(
-                question, past, place, turn, effects
-            )
-            effects = effects.with_residuals(residuals.values, residuals.sigma, _RESIDUAL_STEPS)
-            average = past[f"weights {place}"]
-            weighing = self._weighing_of(effects, turn.n, average)
-            joint = yield from self._ask_joint(question, past, place + 1, residuals.turn, weighing)
-            effects, moved = weighing.after(joint, turn.n, average)
-            turn = joint.turn
-        return effects, moved, turn
+        for number in range(release.rounds):
+            effects = yield from self._ask_correction(release, effects)
+            average = release.past[f"weights {number}"]
+            weighing = self._weighing_of(effects, release.turn.n, average)
+            effects, moved = yield from self._ask_weights(release, weighing, average)
+        return effects, moved
 
-    def _ask_residuals(
-        self,
-        question: Question,
-        past: Past,
-        place: int,
-        turn: Turn,
-        effects: _AnyEffects,
-    ) -> Asking[tuple[_AnyEffects, AveragedSum]]:
-        """Ask what the effects get wrong in each group. Return them averaged over releases, too."""
+    def _ask_correction(self, release: Release, effects: _AnyEffects) -> Asking[_AnyEffects]:
+        """Ask what the effects get wrong in each group. Return them averaged over releases, and with a correction."""
         n_groups = [len(table) for table in effects.tables]
-        form = self._form_of_residuals(question.sizes, sum(n_groups))
+        form = self._form_of_residuals(release.sizes, sum(n_groups))
 
         def entries(block: PeopleBlock) -> Entries:
             groups = effects.groups_of(block.rows)
             residuals = self._residuals_of(effects, groups, block)
             return _in_cell_of_each(n_groups, groups, residuals)
 
-        residuals = yield from self._ask(
-            question, past, place, turn, form, partial(sum_of_entries, entries)
-        )
-        tables = past[f"tables {place}"].with_mean(np.concatenate(effects.tables), turn.n)
+        average = release.past[f"tables {release.place}"]
+        residuals = yield from self._ask(release, form, partial(sum_of_entries, entries))
+        tables = average.with_mean(np.concatenate(effects.tables), release.turn.n)
         per_column = np.split(tables, np.cumsum(n_groups)[:-1])
-        return replace(effects, tables=tuple(per_column)), residuals
+        averaged = replace(effects, tables=tuple(per_column))
+        return averaged.with_residuals(residuals.values, residuals.sigma, _RESIDUAL_STEPS)
 
     @abstractmethod
     def _form_of_residuals(self, sizes: Sizes, n_groups: int) -> Vector:
@@ -364,17 +362,18 @@ class SumsOverSchema(NoisySums):
     def _weighing_of(self, effects: Any, n_people: int, average: Average, /) -> Weighing:
         """Return the ballot that says how much of the effects and corrections to believe."""
 
-    def _ask_joint(
-        self, question: Question, past: Past, place: int, turn: Turn, weighing: Weighing
-    ) -> Asking[AveragedSum]:
-        """Ask for gradient and Gram matrix: how much of the effects and corrections to believe."""
+    def _ask_weights(
+        self, release: Release, weighing: Weighing, average: Average
+    ) -> Asking[tuple[Any, FloatArray]]:
+        """Ask how much of effects and corrections to believe; return what `Weighing.after` does."""
         n_weights = weighing.n_weights
 
         def sum_of(block: PeopleBlock, form: Vector) -> BallotSum:
             return sum_of_joint(weighing.ballots, n_weights, block.rows, block, form.unit)
 
-        form = form_of_joint(n_weights, question.sizes.unit)
-        return self._ask(question, past, place, turn, form, sum_of)
+        form = form_of_joint(n_weights, release.sizes.unit)
+        joint = yield from self._ask(release, form, sum_of)
+        return weighing.after(joint, release.turn.n, average)
 
     def _number_of_pairs(self, _public: Public, _people: float, /) -> int:
         """Return for how many pairs of columns to ask so many people, counted as for rounds."""
@@ -550,23 +549,21 @@ class Additive(SumsOverSchema):
     def _weighing_of(self, effects: Scores, _n_people: int, _average: Average) -> _WeighingOfScores:
         return _WeighingOfScores.of(effects)
 
-    def student_of(self, question: Question, turn: Turn, past: Past) -> Taught:
+    def student_of(self, release: Release) -> Taught:
         """Ask for counts, for what scores by these get wrong, and for the weights of both."""
-        public = question.public
-        form = _form_of_counts(public.sizes, question.n_cells)
-        scores, turn = yield from self._ask_effects(
-            question, turn, past, form, _counts, Scores, _STEPS
-        )
-        scores, moved, turn = yield from self._ask_rounds(question, turn, past, scores)
-        if question.n_pairs:
-            asked = self._ask_pairs(question, turn, past, scores, moved)
-            scores, moved, turn = yield from asked
-        student = _classifier_of(scores, moved, public.classes, question.schema)
+        public = release.public
+        form = _form_of_counts(public.sizes, release.n_cells)
+        scores = yield from self._ask_effects(release, form, _counts, Scores, _STEPS)
+        scores, moved = yield from self._ask_rounds(release, scores)
+        if release.n_pairs:
+            scores, of_pairs = yield from self._ask_pairs(release, scores)
+            moved = np.append(moved, of_pairs)
+        student = _classifier_of(scores, moved, public.classes, release.schema)
         if public.weights is None:
-            return student, None, turn
+            return student, None, release.turn
         class_weights = public.weights.of(scores.shares)
         by_class = zip(public.classes.tolist(), class_weights.tolist(), strict=True)
-        return with_class_weights(student, class_weights), dict(by_class), turn
+        return with_class_weights(student, class_weights), dict(by_class), release.turn
 
     def _number_of_pairs(self, public: Public, people: float, /) -> int:
         n_columns = len(public.sizes.bins)
@@ -574,41 +571,27 @@ class Additive(SumsOverSchema):
             return 0
         return min(_PAIRS, comb(n_columns, 2))
 
-    def _ask_pairs(
-        self,
-        question: Question,
-        turn: Turn,
-        past: Past,
-        scores: Scores,
-        moved: FloatArray,
-    ) -> Asking[tuple[Scores, FloatArray, Turn]]:
+    def _ask_pairs(self, release: Release, scores: Scores) -> Asking[tuple[Scores, FloatArray]]:
         """Ask which pairs of columns the scores get most wrong, what these add, and how much of that to believe.
 
-        Return the scores, how far the noise moves all weights, and the turn after them.
+        Return the scores, and how far the noise moves the weights of pairs.
         """
-        place = 1 + 2 * question.rounds
         pairs = scores.candidates(_PAIRED, _CELLS_TO_CHOOSE)
-        found = yield from self._ask_in_cells(question, past, place, turn, scores, pairs)
+        found = yield from self._ask_in_cells(release, scores, pairs)
 
-        chosen = most_wrong(pairs, found.values, found.sigma)[: question.n_pairs]
+        chosen = most_wrong(pairs, found.values, found.sigma)[: release.n_pairs]
         pairs = [scores.pair(pair.columns, _CELLS_OF_PAIR) for pair in chosen]
-        found = yield from self._ask_in_cells(
-            question, past, place + 1, found.turn, scores, pairs, spreads=True
-        )
+        found = yield from self._ask_in_cells(release, scores, pairs, spreads=True)
 
-        first = len(scores.weights)
-        scores = scores.with_pairs(pairs, found.values, found.sigma, _RESIDUAL_STEPS)
-        weighing = _WeighingOfScores.of(scores, first)
-        joint = yield from self._ask_joint(question, past, place + 2, found.turn, weighing)
-        scores, of_pairs = weighing.after(joint, turn.n, past["weights of pairs"])
-        return scores, np.append(moved, of_pairs), joint.turn
+        with_pairs = scores.with_pairs(pairs, found.values, found.sigma, _RESIDUAL_STEPS)
+        weighing = _WeighingOfScores.of(with_pairs, len(scores.weights))
+        # Named releases ask for no pairs, so that there is nothing to average.
+        asked = self._ask_weights(release, weighing, Average())
+        return (yield from asked)
 
     def _ask_in_cells(
         self,
-        question: Question,
-        past: Past,
-        place: int,
-        turn: Turn,
+        release: Release,
         scores: Scores,
         pairs: Sequence[Pair],
         *,
@@ -626,9 +609,9 @@ class Additive(SumsOverSchema):
             cells = np.column_stack([pair.places(groups) for pair in pairs])
             return _in_cell_of_each(n_cells, cells, numbers)
 
-        form = _form_in_cells(question.sizes, len(pairs), sum(n_cells), spreads=spreads)
-        sum_of = partial(sum_of_entries, entries)
-        return self._ask(question, past, place, turn, form, sum_of)
+        sizes = release.sizes
+        form = _form_in_cells(sizes, len(pairs), sum(n_cells), spreads=spreads)
+        return self._ask(release, form, partial(sum_of_entries, entries))
 
 
 def _classifier_of(

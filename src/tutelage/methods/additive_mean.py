@@ -17,7 +17,7 @@ from tutelage.features.schema import Schema
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.additive import (
     Entries,
-    Question,
+    Release,
     SumsOverSchema,
     Taught,
     Weighing,
@@ -206,24 +206,22 @@ class AdditiveMean(SumsOverSchema):
         means = replace(effects, weights=np.array(of_effects), part_of_public=of_public)
         return _WeighingOfMeans.of(means)
 
-    def student_of(self, question: Question, turn: Turn, past: Past) -> Taught:
+    def student_of(self, release: Release) -> Taught:
         """Ask for sums of numbers, for what effects by these get wrong, for weights, and for errors."""
-        sizes = question.sizes
-        form = _form_of_sums(sizes, question.n_cells)
-        means, turn = yield from self._ask_effects(question, turn, past, form, _sums, Means, STEPS)
-        means = means.beside(question.start)
-        means, moved, turn = yield from self._ask_rounds(question, turn, past, means)
-        regressor = _regressor_of(means, moved, question.schema)
+        sizes = release.sizes
+        form = _form_of_sums(sizes, release.n_cells)
+        means = yield from self._ask_effects(release, form, _sums, Means, STEPS)
+        means = means.beside(release.start)
+        means, moved = yield from self._ask_rounds(release, means)
+        regressor = _regressor_of(means, moved, release.schema)
 
+        # Errors are of one student, and no average over releases.
         errors = yield from self._ask(
-            question,
-            Past(Average),
-            1 + 2 * question.rounds,
-            turn,
+            replace(release, past=Past(Average)),
             _form_of_errors(sizes),
             partial(sum_of_entries, partial(_errors, regressor)),
         )
-        low, high = map(float, question.public.classes[:2])
+        low, high = map(float, release.public.classes[:2])
         histograms = errors.values / STEPS
         student = _with_histograms(
             regressor,

@@ -85,10 +85,11 @@ class PublicLabels:
         """Return at most so many of the public rows, whose scores are by models of the labels of all."""
         if len(self.rows) <= n_rows:
             return self
-        some = self._at(self._some(n_rows))
+        kept = self._some(n_rows)
+        some = self._at(kept)
         start = self.start(0)
         if start is not None and len(self.classes) <= _MOST_LABELED:  # all of them are dealt
-            some._starts[0] = start.at(self._some(n_rows))
+            some._starts[0] = start.at(kept)
         return some
 
     def fewer(self, share: float) -> "PublicLabels":

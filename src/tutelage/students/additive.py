@@ -5,7 +5,7 @@ sum says how much of each column's score and of the correction to believe (`tute
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 from math import sqrt
@@ -135,23 +135,14 @@ class TableOfEffects(BaseEstimator, ABC):
         """Return the columns of a pair in words, and its cells."""
         names = list(self.cells_)
         words = list[list[str]]()
-        for column, cells, n_cells in zip(
-            pair.columns,
-            pair.cells,
-            pair.shape,
-            strict=True,
-        ):
-            of_bins = self.cells_[names[column]]
+        for column, cells in zip(pair.columns, pair.cells, strict=True):
+            bins = self.cells_[names[column]]
             is_range = self.ordered_[column]
             words.append(
-                [_joined_in_words(of_bins, cells == cell, is_range) for cell in range(n_cells)]
+                [_joined_in_words(bins, cells == cell, is_range) for cell in range(cells.max() + 1)]
             )
-        first, second = pair.columns
-        cells_of_both = [f"{one} and {other}" for one, other in product(*words)]
-        return (
-            f"{names[first]} and {names[second]}",
-            cells_of_both,
-        )
+        cells_of_both = [" and ".join(both) for both in product(*words)]
+        return " and ".join(names[column] for column in pair.columns), cells_of_both
 
     def _by_output(self, numbers: FloatArray) -> dict[str, float]:
         return dict(zip(self.outputs, numbers.tolist(), strict=True))
@@ -168,9 +159,9 @@ class TableOfEffects(BaseEstimator, ABC):
             self.effects_,
             strict=True,
         ):
-            influences += self._influence(column, cells, effects[:-1], _range_in_words)
+            influences += self._influence(column, cells, effects[:-1])
         for pair in self.pairs_:
-            influences += self._influence(*self._in_words(pair), pair.effects, _first_in_words)
+            influences += self._influence(*self._in_words(pair), pair.effects)
         return sorted(influences, key=lambda influence: -influence[-1])[:_MOST_SHOWN]
 
     def _influence(
@@ -178,7 +169,6 @@ class TableOfEffects(BaseEstimator, ABC):
         name: str,
         cells: list[str],
         effects: FloatArray,
-        in_words: Callable[[list[str], Mask], str],
     ) -> list[tuple[str, str, str, str, float]]:
         """Return how far these effects, shape (cells, outputs), move rows, if they do at all."""
         distances = np.ptp(effects, axis=0)
@@ -187,17 +177,9 @@ class TableOfEffects(BaseEstimator, ABC):
         if distance == 0:
             return []
         of_output = effects[:, place]
-        low = in_words(cells, of_output == of_output.min())
-        high = in_words(cells, of_output == of_output.max())
-        return [
-            (
-                name,
-                self.outputs[place],
-                low,
-                high,
-                distance,
-            )
-        ]
+        low = _range_in_words(cells, of_output == of_output.min())
+        high = _range_in_words(cells, of_output == of_output.max())
+        return [(name, self.outputs[place], low, high, distance)]
 
     def curves(self) -> list[Curve]:
         """Return the effects of the columns that move rows furthest, to be drawn; cells are left out as above.
@@ -293,10 +275,6 @@ def _range_in_words(cells: list[str], is_chosen: Mask) -> str:
     if upper and lower and is_number(low):
         return f"{low} to {high}"
     return f"{first} … {last}"
-
-
-def _first_in_words(cells: list[str], is_chosen: Mask) -> str:
-    return cells[int(is_chosen.argmax())]
 
 
 def _joined_in_words(bins: list[str], is_chosen: Mask, is_range: bool) -> str:
@@ -528,9 +506,7 @@ class Effects(ABC):
     def pairs_by_bins(self, moved: FloatArray) -> list[Pair]:
         """Return the weighted pairs with the cell of each bin; the noise has moved the weights so far."""
         pairs = zip(self.pairs, self._of_pairs(self.weights), self._of_pairs(moved), strict=True)
-        return [
-            pair.by_bins(self.groups).weighted(weight, by_noise) for pair, weight, by_noise in pairs
-        ]
+        return [pair.by_bins(self.groups, weight, by_noise) for pair, weight, by_noise in pairs]
 
     def _of_pairs(self, weights: FloatArray) -> list[float]:
         """Return the last weights, those of pairs."""

@@ -2,20 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import field, replace
-from math import sqrt
+from functools import partial
+from math import prod, sqrt
 from typing import Self, final
 
 import numpy as np
 
 from tutelage._internal.records import by_identity
-from tutelage._internal.typing import (
-    FloatArray,
-    IntArray,
-)
+from tutelage._internal.typing import FloatArray, IntArray
 
-
-def _no_cells() -> FloatArray:
-    return np.zeros((0, 0))
+_NOT_KNOWN = partial(np.zeros, (0, 0))
 
 
 @final
@@ -25,8 +21,9 @@ class Pair:
 
     columns: tuple[int, int]
     cells: tuple[IntArray, IntArray]
-    effects: FloatArray = field(default_factory=_no_cells)  # shape (cells of both, outputs)
-    doubts: FloatArray = field(default_factory=_no_cells)  # deviations of these, by the noise
+    # Unless they are not known yet, shape (cells of both, outputs)
+    effects: FloatArray = field(default_factory=_NOT_KNOWN)
+    doubts: FloatArray = field(default_factory=_NOT_KNOWN)  # deviations of these, by the noise
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -37,8 +34,7 @@ class Pair:
     @property
     def n_cells(self) -> int:
         """How many cells both columns have together."""
-        first, second = self.shape
-        return first * second
+        return prod(self.shape)
 
     def places(self, rows: IntArray) -> IntArray:
         """Return the cell of each row of groups, or bins: exact by row."""
@@ -52,16 +48,16 @@ class Pair:
         """Return what the cell of each row adds, shape (rows, outputs)."""
         return self.effects[self.places(rows)]
 
-    def weighted(self, weight: float, moved: float) -> Self:
-        """Return the pair with so much of its effects; the noise has moved this weight so far."""
-        doubts = np.hypot(weight * self.doubts, moved * self.effects)
-        return replace(self, effects=weight * self.effects, doubts=doubts)
+    def by_bins(self, groups: Sequence[IntArray], weight: float, moved: float) -> Self:
+        """Return so much of the pair, with the cell of each bin, by the group of each bin of all columns.
 
-    def by_bins(self, groups: Sequence[IntArray]) -> Self:
-        """Return the pair with the cell of each bin, by the group of each bin of all columns."""
-        first, second = self.columns
-        of_first, of_second = self.cells
-        return replace(self, cells=(of_first[groups[first]], of_second[groups[second]]))
+        The noise has moved the weight so far.
+        """
+        first, second = (
+            cells[groups[column]] for column, cells in zip(self.columns, self.cells, strict=True)
+        )
+        doubts = np.hypot(weight * self.doubts, moved * self.effects)
+        return replace(self, cells=(first, second), effects=weight * self.effects, doubts=doubts)
 
 
 def by_pair(pairs: Sequence[Pair], sums: FloatArray) -> list[FloatArray]:
@@ -104,19 +100,12 @@ def most_wrong(
 
     def beyond_noise(pair: Pair, wrong: FloatArray) -> float:
         grid = wrong.reshape(-1, *pair.shape)
-        grid = grid - grid.mean(axis=1, keepdims=True)
-        grid = grid - grid.mean(axis=2, keepdims=True)
+        for axis in (1, 2):
+            grid = grid - grid.mean(axis=axis, keepdims=True)
         first, second = pair.shape
         # As chi squared is beyond its mean, in its deviations.
         freedom = max(1, len(grid) * (first - 1) * (second - 1))
         return float(((grid / sigma) ** 2).sum() - freedom) / sqrt(freedom)
 
-    scored = [
-        beyond_noise(*of_pair)
-        for of_pair in zip(
-            pairs,
-            by_pair(pairs, residuals),
-            strict=True,
-        )
-    ]
-    return [pairs[place] for place in np.argsort(-np.array(scored), kind="stable").tolist()]
+    scores = [*map(beyond_noise, pairs, by_pair(pairs, residuals))]
+    return [pairs[place] for place in np.argsort(-np.array(scores), kind="stable").tolist()]
