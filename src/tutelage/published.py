@@ -240,7 +240,13 @@ def up_to_date(card: PrivacyCard, history: History, *, later: bool) -> PrivacyCa
     now = history.before_releases
     budget = replace(_budget_of(now.state, _batches_of(now), frontier), tiers=tiers)
     return card_of(
-        guarantee, card.release, card.student, budget, card.statements, card.findings, history
+        guarantee,
+        card.release,
+        card.student,
+        budget,
+        card.statements,
+        card.findings,
+        history,
     )
 
 

@@ -228,7 +228,13 @@ def _stating(
             if_added_or_removed=guarantee.if_added_or_removed,
         )
     return lambda texts: card_of(
-        guarantee, made.release, made.student, made.budget, texts, made.findings, history
+        guarantee,
+        made.release,
+        made.student,
+        made.budget,
+        texts,
+        made.findings,
+        history,
     )
 
 

@@ -222,7 +222,16 @@ class Estimator(Inputs):
         """
         once = Once(release, data_changed, insist, checkpoints, report=report, holdout=holdout)
         rows = Rows(
-            X, y, X_public, y_public, entity_ids, silos, whole_rows, tiers, groups, once=once
+            X,
+            y,
+            X_public,
+            y_public,
+            entity_ids,
+            silos,
+            whole_rows,
+            tiers,
+            groups,
+            once=once,
         )
         fitted: Self = self._prepare(rows).release()
         # A fit that fails leaves the estimator as it was.

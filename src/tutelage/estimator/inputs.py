@@ -425,7 +425,14 @@ class Inputs(Parameters):
                 cells_of_tiers = as_column(tiers.column)[keep]
                 of_people = tiers.of_people(cells_of_tiers, shards.assignment, shards.n_shards)
             return PeopleInMemory(
-                rows[keep], targets, shards, left_out, everybody, whole, of_people, groups
+                rows[keep],
+                targets,
+                shards,
+                left_out,
+                everybody,
+                whole,
+                of_people,
+                groups,
             )
 
         people = deal(run.method)
@@ -447,7 +454,15 @@ class Inputs(Parameters):
 
         n_people = len(people.ids()) or len(people.rows)
         return Taken(
-            run, people, public, known_labels, look, people.n_teachers, n_people, deal, tiers
+            run,
+            people,
+            public,
+            known_labels,
+            look,
+            people.n_teachers,
+            n_people,
+            deal,
+            tiers,
         )
 
     def _public_labels(
@@ -532,7 +547,13 @@ class Inputs(Parameters):
         people = gather(*settings)
         no_rows = Table("", {name: [] for name in batches.names})
         sight = self._sight(
-            run, rows, public[:0], no_rows, public, np.array([]), n_people=people.n_people
+            run,
+            rows,
+            public[:0],
+            no_rows,
+            public,
+            np.array([]),
+            n_people=people.n_people,
         )
 
         def look(at: Callable[[Sight], Found]) -> Found:

@@ -202,8 +202,12 @@ class SumsOverSchema(NoisySums):
             cells = _cells_of(schema, people)
         start = yield from self.start(public, turns[0])
         n_cells = sum(int(cell[-1]) + 1 for cell in cells)
-        rounds = _number_of_rounds(public, people)
-        n_pairs = self._number_of_pairs(public, people)
+        rounds = 1
+        n_pairs = 0
+        # All that is averaged over releases begins from the same scores.
+        if public.release is None and not public.agreed:
+            rounds = _number_of_rounds(public.sizes, people)
+            n_pairs = self._number_of_pairs(public.sizes, people)
 
         def taught(turn: Turn, past: Past) -> Taught:
             return self.student_of(
@@ -375,7 +379,7 @@ class SumsOverSchema(NoisySums):
         joint = yield from self._ask(release, form, sum_of)
         return weighing.after(joint, release.turn.n, average)
 
-    def _number_of_pairs(self, _public: Public, _people: float, /) -> int:
+    def _number_of_pairs(self, _sizes: Sizes, _people: float, /) -> int:
         """Return for how many pairs of columns to ask so many people, counted as for rounds."""
         return 0
 
@@ -385,12 +389,8 @@ class SumsOverSchema(NoisySums):
         return super().facts(n_teachers, n_rounds)._replace(selection=student)
 
 
-def _number_of_rounds(public: Public, people: float) -> int:
+def _number_of_rounds(sizes: Sizes, people: float) -> int:
     """Return in how many rounds to ask so many people, in deviations of the noise on the count of a bin."""
-    sizes = public.sizes
-    # All that is averaged over releases begins from the same scores.
-    if public.agreed or public.release is not None:
-        return 1
     most = _WEIGHTS_OF_ROUNDS / (len(sizes.bins) + sizes.n_classes)
     return int(np.clip(min(round(people / _PEOPLE_OF_ROUND), most), 1, MOST_ROUNDS))
 
@@ -431,28 +431,28 @@ class _WeighingOfScores(Weighing):
     """The ballot that says how much of each score and of each correction to believe; public."""
 
     scores: Scores
-    first: int  # of the weights of scores that are asked for; those before it stay
+    pairs: Sequence[Pair]  # which are weighed in place of columns and corrections, if there are any
     deviations: FloatArray  # of what the weights explain
     radius: float
 
     @classmethod
-    def of(cls, scores: Scores, first: int = 0) -> Self:
-        """Return the ballot about the weights from the first on, whose scales follow from made-up rows."""
+    def of(cls, scores: Scores, pairs: Sequence[Pair] = ()) -> Self:
+        """Return the ballot, whose scales follow from made-up rows."""
         made_up = scores.made_up_rows()
-        ballot = cls(scores, first, np.ones(1), 1.0)
+        ballot = cls(scores, pairs, np.ones(1), 1.0)
         deviations = deviations_of((ballot._design(made_up) ** 2).sum(axis=1))
         ballot = replace(ballot, deviations=deviations)
         return replace(ballot, radius=radius_of(ballot._design(made_up)))
 
     @property
     def n_weights(self) -> int:
-        """How many weights there are: one for each column, for each correction, and for each class."""
-        return len(self.scores.weights) - self.first + len(self.scores.base)
+        """How many weights there are: one for each column and correction, or each pair, and for each class."""
+        return len(self.pairs or self.scores.weights) + len(self.scores.base)
 
     def _design(self, groups: IntArray) -> FloatArray:
         """Return what the weights explain of each class, shape (rows, classes, weights); exact by row."""
-        explanations = np.stack(self.scores.explanations(groups)[self.first :], axis=2)
-        return with_biases(explanations) / self.deviations
+        explanations = [pair.of(groups) for pair in self.pairs] or self.scores.explanations(groups)
+        return with_biases(np.stack(explanations, axis=2)) / self.deviations
 
     def ballots(self, bins: Matrix, labels: IntArray) -> IntArray:
         """Return gradient and Gram matrix of each row, by the classes that the scores expect of it."""
@@ -463,17 +463,22 @@ class _WeighingOfScores(Weighing):
     def after(
         self, joint: AveragedSum, n_people: int, average: Average, /
     ) -> tuple[Scores, FloatArray]:
-        """Return the scores by the noisy sum of all ballots, and how far the noise moves each weight of theirs."""
+        """Return the scores by the noisy sum of all ballots, and how far the noise moves the weights."""
         scores = self.scores
-        scores = replace(scores, weights=average.with_mean(scores.weights, n_people))
         times_radius = weights_of(joint.values[0], joint.sigma, n_people, (self.n_weights,))
         weights, moved = np.array(times_radius) / self.radius / self.deviations
-        n_explained = len(scores.weights) - self.first
+        n_explained = self.n_weights - len(scores.base)
         biases = weights[n_explained:]
         offset = np.asarray_chkfinite(scores.offset + biases - biases.mean())
-        more = np.append(np.zeros(self.first), weights[:n_explained])
-        weighted = scores.with_weights(scores.weights + more)
-        return replace(weighted, offset=offset), moved[:n_explained]
+        scores = replace(scores, offset=offset)
+        if self.pairs:
+            by_bins = [
+                pair.by_bins(scores.groups, weights[place], moved[place])
+                for place, pair in enumerate(self.pairs)
+            ]
+            return replace(scores, pairs=tuple(by_bins)), moved
+        start = average.with_mean(scores.weights, n_people)
+        return scores.with_weights(start + weights[:n_explained]), moved
 
 
 @final
@@ -556,8 +561,7 @@ class Additive(SumsOverSchema):
         scores = yield from self._ask_effects(release, form, _counts, Scores, _STEPS)
         scores, moved = yield from self._ask_rounds(release, scores)
         if release.n_pairs:
-            scores, of_pairs = yield from self._ask_pairs(release, scores)
-            moved = np.append(moved, of_pairs)
+            scores = yield from self._ask_pairs(release, scores)
         student = _classifier_of(scores, moved, public.classes, release.schema)
         if public.weights is None:
             return student, None, release.turn
@@ -565,17 +569,11 @@ class Additive(SumsOverSchema):
         by_class = zip(public.classes.tolist(), class_weights.tolist(), strict=True)
         return with_class_weights(student, class_weights), dict(by_class), release.turn
 
-    def _number_of_pairs(self, public: Public, people: float, /) -> int:
-        n_columns = len(public.sizes.bins)
-        if public.agreed or public.release is not None or people < _PEOPLE_OF_PAIRS:
-            return 0
-        return min(_PAIRS, comb(n_columns, 2))
+    def _number_of_pairs(self, sizes: Sizes, people: float, /) -> int:
+        return min(_PAIRS, comb(len(sizes.bins), 2)) if people >= _PEOPLE_OF_PAIRS else 0
 
-    def _ask_pairs(self, release: Release, scores: Scores) -> Asking[tuple[Scores, FloatArray]]:
-        """Ask which pairs of columns the scores get most wrong, what these add, and how much of that to believe.
-
-        Return the scores, and how far the noise moves the weights of pairs.
-        """
+    def _ask_pairs(self, release: Release, scores: Scores) -> Asking[Scores]:
+        """Ask which pairs of columns the scores get most wrong, what these add, and how much of that to believe."""
         pairs = scores.candidates(_PAIRED, _CELLS_TO_CHOOSE)
         found = yield from self._ask_in_cells(release, scores, pairs)
 
@@ -583,11 +581,11 @@ class Additive(SumsOverSchema):
         pairs = [scores.pair(pair.columns, _CELLS_OF_PAIR) for pair in chosen]
         found = yield from self._ask_in_cells(release, scores, pairs, spreads=True)
 
-        with_pairs = scores.with_pairs(pairs, found.values, found.sigma, _RESIDUAL_STEPS)
-        weighing = _WeighingOfScores.of(with_pairs, len(scores.weights))
+        pairs = scores.missing_in_pairs(pairs, found.values, found.sigma, _RESIDUAL_STEPS)
         # Named releases ask for no pairs, so that there is nothing to average.
-        asked = self._ask_weights(release, weighing, Average())
-        return (yield from asked)
+        weighing = _WeighingOfScores.of(scores, pairs)
+        weighed, _ = yield from self._ask_weights(release, weighing, Average())
+        return weighed
 
     def _ask_in_cells(
         self,
@@ -624,7 +622,7 @@ def _classifier_of(
     student.n_features_in_ = len(scores.tables)
     doubts = scores.doubts_of_start(moved)
     student = student.with_table(scores.start_effects, doubts, scores.groups, schema)
-    student.pairs_ = scores.pairs_by_bins(moved)
+    student.pairs_ = list(scores.pairs)
     return student
 
 
@@ -665,7 +663,8 @@ def _in_cell_of_each(sizes: Sequence[int], cells: IntArray, numbers: IntArray) -
     `sizes` are how many cells each part has, and `cells`, shape (rows, parts), which of them it is.
     """
     # places: (rows, outputs, parts), in ascending order
-    outputs = np.arange(numbers.shape[1])[:, None] * sum(sizes)
+    n_outputs: int = numbers.shape[1]
+    outputs = np.arange(n_outputs)[:, None] * sum(sizes)
     places = outputs + (_first_places(sizes) + cells)[:, None]
     return places, np.broadcast_to(numbers[:, :, None], places.shape)
 

@@ -172,7 +172,13 @@ class Method(ABC):
         """Return the method with a mechanism of this noise."""
 
     def shards(
-        self, n_rows: int, entity_ids: RowIds, _silos: RowIds, name: str, _key: bytes, /
+        self,
+        n_rows: int,
+        entity_ids: RowIds,
+        _silos: RowIds,
+        name: str,
+        _key: bytes,
+        /,
     ) -> Shards:
         """Return the shard of each row; by default, every person is a teacher."""
         return Shards.of_single_people(n_rows, entity_ids, name=name)

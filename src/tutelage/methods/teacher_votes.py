@@ -95,7 +95,13 @@ class TeacherVotes(VotesOnQueries):
             )
 
     def shards(
-        self, n_rows: int, entity_ids: RowIds, silos: RowIds, name: str, key: bytes, /
+        self,
+        n_rows: int,
+        entity_ids: RowIds,
+        silos: RowIds,
+        name: str,
+        key: bytes,
+        /,
     ) -> Shards:
         """Return which teacher gets which row: that of its owner, or one at random."""
         if silos is not None:

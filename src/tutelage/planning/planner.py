@@ -335,7 +335,12 @@ def _by_trials(
     sample = known.sample(_QUICK_ROWS)
     few = len(sample.rows) <= _FEW_ROWS
     first, again = _short_and_full_trials(
-        methods, asked, sample, target.people, few=few, progress=progress
+        methods,
+        asked,
+        sample,
+        target.people,
+        few=few,
+        progress=progress,
     )
     whole = again.get(ballots) if sample is known else None
     if whole is None:

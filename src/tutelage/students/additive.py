@@ -329,7 +329,6 @@ class Effects(ABC):
     # How much of each column's effects, and then of each correction, is in what the next sum begins from.
     weights: FloatArray
     corrections: tuple[Correction, ...] = ()
-    pairs: tuple[Pair, ...] = ()  # whose weights are the last ones
 
     @classmethod
     def of(
@@ -436,7 +435,7 @@ class Effects(ABC):
         explanations = _entries_at(groups.T, self.tables)
         for correction in self.corrections:
             explanations.append(sum_of_effects(correction.effects, groups))
-        return explanations + [pair.of(groups) for pair in self.pairs]
+        return explanations
 
     @abstractmethod
     def with_residuals(self, residuals: FloatArray, sigma: float, scale: float) -> Self:
@@ -467,8 +466,7 @@ class Effects(ABC):
         n_columns = len(self.tables)
         of_columns = self.weights[:n_columns]
         start = [weight * table for weight, table in zip(of_columns, self.tables, strict=True)]
-        of_corrections = self.weights[n_columns : n_columns + len(self.corrections)]
-        for weight, correction in zip(of_corrections, self.corrections, strict=True):
+        for weight, correction in zip(self.weights[n_columns:], self.corrections, strict=True):
             for place, effects in enumerate(correction.effects):
                 start[place] = start[place] + weight * effects
         return start
@@ -484,33 +482,6 @@ class Effects(ABC):
                 variances = variances + (moved[number] * correction.effects[place]) ** 2
             doubts.append(np.sqrt(variances))
         return doubts
-
-    def candidates(self, most_columns: int, most_cells: int) -> list[Pair]:
-        """Return all pairs of the columns whose effects vary most, joined to so many cells of each at most."""
-        variances = list[float]()
-        for effects, size in zip(self.start_effects, self.sizes, strict=True):
-            mean = np.average(effects, axis=0, weights=size)
-            squares = np.average((effects - mean) ** 2, axis=0, weights=size)
-            variances.append(float(squares.sum()))
-        largest = np.argsort(-np.array(variances), kind="stable")[:most_columns]
-        pairs = combinations(sorted(largest.tolist()), 2)
-        return [self.pair(columns, most_cells) for columns in pairs]
-
-    def pair(self, columns: tuple[int, int], most_cells: int) -> Pair:
-        """Return a pair of columns, joined to so many cells of each at most."""
-        first, second = (
-            joined_groups(self.sizes[column], self.walks[column], most_cells) for column in columns
-        )
-        return Pair(columns, (first, second))
-
-    def pairs_by_bins(self, moved: FloatArray) -> list[Pair]:
-        """Return the weighted pairs with the cell of each bin; the noise has moved the weights so far."""
-        pairs = zip(self.pairs, self._of_pairs(self.weights), self._of_pairs(moved), strict=True)
-        return [pair.by_bins(self.groups, weight, by_noise) for pair, weight, by_noise in pairs]
-
-    def _of_pairs(self, weights: FloatArray) -> list[float]:
-        """Return the last weights, those of pairs."""
-        return weights[len(weights) - len(self.pairs) :].tolist()
 
     def _corrections(
         self,
@@ -558,6 +529,7 @@ class Scores(Effects):
     """Scores of the bins of each column by noisy counts, and what these say of the people; public."""
 
     offset: FloatArray | float = 0.0  # of each class, by the sums so far
+    pairs: tuple[Pair, ...] = ()  # by bins, as the student adds them; no sum begins from them
 
     @staticmethod
     def _first_part(_n_columns: int, /) -> float:
@@ -606,10 +578,7 @@ class Scores(Effects):
 
     def start(self, groups: IntArray) -> FloatArray:
         """Return the scores that the later sums begin from."""
-        start = self.base + self.offset + sum_of_effects(self.start_effects, groups)
-        for pair, weight in zip(self.pairs, self._of_pairs(self.weights), strict=True):
-            start += weight * pair.of(groups)
-        return start
+        return self.base + self.offset + sum_of_effects(self.start_effects, groups)
 
     def _likeliest_part(self, residuals: FloatArray, scale: float) -> float:
         """Return how much of the scores to believe: less if the noisy residuals show that their sum is too sure.
@@ -680,14 +649,32 @@ class Scores(Effects):
         less_sure = replace(self, weights=np.full(len(self.tables), part))
         return less_sure.with_correction(correction)
 
-    def with_pairs(
+    def candidates(self, most_columns: int, most_cells: int) -> list[Pair]:
+        """Return all pairs of the columns whose effects vary most, joined to so many cells of each at most."""
+        variances = list[float]()
+        for effects, size in zip(self.start_effects, self.sizes, strict=True):
+            mean = np.average(effects, axis=0, weights=size)
+            squares = np.average((effects - mean) ** 2, axis=0, weights=size)
+            variances.append(float(squares.sum()))
+        largest = np.argsort(-np.array(variances), kind="stable")[:most_columns]
+        pairs = combinations(sorted(largest.tolist()), 2)
+        return [self.pair(columns, most_cells) for columns in pairs]
+
+    def pair(self, columns: tuple[int, int], most_cells: int) -> Pair:
+        """Return a pair of columns, joined to so many cells of each at most."""
+        first, second = (
+            joined_groups(self.sizes[column], self.walks[column], most_cells) for column in columns
+        )
+        return Pair(columns, (first, second))
+
+    def missing_in_pairs(
         self,
         pairs: Sequence[Pair],
         sums: FloatArray,
         sigma: float,
         scale: float,
-    ) -> Self:
-        """Return these with what pairs add, of which nothing is believed so far.
+    ) -> list[Pair]:
+        """Return the pairs with what each cell adds, of which nothing is believed so far.
 
         `sums`, shape (outputs, cells), are of what the scores get wrong about each class, and of the spreads of that.
         """
@@ -712,8 +699,7 @@ class Scores(Effects):
             # The noise on spreads moves each effect in proportion, by about all of it where it hides them.
             doubts = np.hypot(doubts, effects * np.minimum(1, noise / spreads))
             found.append(replace(pair, effects=np.asarray_chkfinite(effects), doubts=doubts))
-        weights = np.append(self.weights, np.zeros(len(found)))
-        return replace(self, pairs=tuple(found), weights=weights)
+        return found
 
     def _correction(self, residuals: FloatArray, sigma: float, scale: float) -> Correction:
         # chances, spreads: (made-up rows, classes); wrong: (groups, classes)

@@ -28,7 +28,7 @@ from tutelage._internal.extras import install
 from tutelage._internal.gate import MODEL, read_input
 from tutelage._internal.outputs import claim_output, form
 from tutelage._internal.records import Entries
-from tutelage._internal.typing import Array, FloatArray
+from tutelage._internal.typing import Array, FloatArray, IntArray
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import parts_of
 from tutelage.features.cells import UNKNOWN, code_by_category
@@ -642,15 +642,15 @@ def _totals(part: TableOfEffects, bins: _Node) -> _Node:
     for pair in part.pairs_:
         # The place of a cell is a sum of two numbers, one by the bin of each column.
         first, second = pair.columns
-        numbers = [np.zeros(size) for size in sizes]
-        numbers[first] = 1.0 * pair.shape[1] * pair.cells[0]
-        numbers[second] = 1.0 * pair.cells[1]
+        numbers: list[IntArray] = [np.zeros(size, np.int64) for size in sizes]
+        numbers[first] = pair.shape[1] * pair.cells[0]
+        numbers[second] = pair.cells[1]
         cell = _sum_of_entries(places, np.concatenate(numbers)[:, None])
         totals = totals.Add(_sum_of_entries(cell, pair.effects))
     return totals
 
 
-def _sum_of_entries(places: _Node, table: FloatArray) -> _Node:
+def _sum_of_entries(places: _Node, table: Array) -> _Node:
     """Return the sum of the entries of a table at the places of each row."""
     effects = _Node(table, places.version).Gather(places.Cast(to=_INT64), axis=0)
     return effects.ReduceSum(np.array([1]), keepdims=0)

@@ -49,15 +49,16 @@ class Pair:
         return self.effects[self.places(rows)]
 
     def by_bins(self, groups: Sequence[IntArray], weight: float, moved: float) -> Self:
-        """Return so much of the pair, with the cell of each bin, by the group of each bin of all columns.
+        """Return the pair with the cell of each bin, by the groups of bins of all columns, and a part of its effects.
 
-        The noise has moved the weight so far.
+        The noise has moved the weight of this part so far.
         """
         first, second = (
             cells[groups[column]] for column, cells in zip(self.columns, self.cells, strict=True)
         )
         doubts = np.hypot(weight * self.doubts, moved * self.effects)
-        return replace(self, cells=(first, second), effects=weight * self.effects, doubts=doubts)
+        effects = np.asarray_chkfinite(weight * self.effects)
+        return replace(self, cells=(first, second), effects=effects, doubts=doubts)
 
 
 def by_pair(pairs: Sequence[Pair], sums: FloatArray) -> list[FloatArray]:

@@ -84,7 +84,12 @@ class EstimatorTeachers(Ensemble):
         def ballots() -> Results:
             for number, teacher in enumerate(teachers):
                 ballot = result_or_error(
-                    number, self._seed, _vote, teacher, queries, self._n_classes
+                    number,
+                    self._seed,
+                    _vote,
+                    teacher,
+                    queries,
+                    self._n_classes,
                 )
                 yield number, ballot
 

@@ -292,7 +292,13 @@ class NetworkTeachers(Ensemble):
             name = f"{first} to {stack[-1]}"
             seed = teacher_seed(self._seed, first)
             products = isolated_result(
-                name, seed, _stack_products, shards, seed, self._engine, queries
+                name,
+                seed,
+                _stack_products,
+                shards,
+                seed,
+                self._engine,
+                queries,
             )
             for number, product in zip(stack, products, strict=True):
                 if number in wanted:
