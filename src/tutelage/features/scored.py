@@ -167,7 +167,7 @@ class ScoredRows(PublicFeatureMap):
         order = np.random.default_rng(0).permutation(np.flatnonzero(known))
         best = _best_of(public, public.folds(order), _fits(rows, known))
         model = best.fit(public.at(known)).times(best.sharpness)
-        return cls(seen_by, model), np.hstack([seen, best.sharpened(best.apart)])
+        return cls(seen_by, model), np.hstack([seen, best.sharp_scores(best.apart)])
 
     @property
     def row_by_row(self) -> bool:
@@ -224,12 +224,12 @@ class Start(NamedTuple):
         else:
             fits = [like.fit]
         best = _best_of(public, fold, fits)
-        apart = best.sharpened(best.apart)
+        apart = best.sharp_scores(best.apart)
 
         def apart_from(*pair: int) -> FloatArray:
             places = np.concatenate([parts[number] for number in pair])
             scores = apart.copy()
-            scores[places] = best.sharpened(public.scores(best.fit, fold, pair, places))
+            scores[places] = best.sharp_scores(public.scores(best.fit, fold, pair, places))
             return scores
 
         first = apart_from(0, 1)
@@ -286,7 +286,7 @@ class _Trial(NamedTuple):
     fit: _Fit
     apart: FloatArray  # scores of each row by a model of other folds, before they are multiplied
 
-    def sharpened(self, scores: FloatArray) -> FloatArray:
+    def sharp_scores(self, scores: FloatArray) -> FloatArray:
         """Return such scores as logarithms of chances that are right on average."""
         return log_chances(chances_of(self.sharpness * scores))
 

@@ -100,7 +100,7 @@ def _first_places(sizes: Sequence[int]) -> IntArray:
 
 @final
 @settable
-class Release:
+class SumsOfRelease:
     """A release of a question, whose sums are asked for, or recalled, one after the other; public."""
 
     public: Public
@@ -209,9 +209,9 @@ class SumsOverSchema(NoisySums):
             rounds = _number_of_rounds(public.sizes, people)
             n_pairs = self._number_of_pairs(public.sizes, people)
 
-        def taught(turn: Turn, past: Past) -> Taught:
+        def student_by(turn: Turn, past: Past) -> Taught:
             return self.student_of(
-                Release(
+                SumsOfRelease(
                     public,
                     schema,
                     cells,
@@ -224,7 +224,7 @@ class SumsOverSchema(NoisySums):
                 )
             )
 
-        student, class_weight, turn = yield from newest(turns, taught)
+        student, class_weight, turn = yield from newest(turns, student_by)
         layout = self._layout_of_report(public.report, student)
         report = yield from ask_report(
             self.calibrated.noise_multiplier,
@@ -253,7 +253,7 @@ class SumsOverSchema(NoisySums):
         """Return the ballots that say what the student makes of a person's rows."""
 
     @abstractmethod
-    def student_of(self, release: Release) -> Taught:
+    def student_of(self, release: SumsOfRelease) -> Taught:
         """Return the student by the sums of a release and of those before, how much classes count, and the turn."""
 
     def _about(self, public: Public, schema: Schema) -> list[object]:
@@ -281,7 +281,7 @@ class SumsOverSchema(NoisySums):
         """Return what public rows say before anything is asked, if they have targets."""
         yield from ()
 
-    def _ask(self, release: Release, form: Vector, sum_of: SumOf) -> Asking[AveragedSum]:
+    def _ask(self, release: SumsOfRelease, form: Vector, sum_of: SumOf) -> Asking[AveragedSum]:
         """Ask for the next sum, by ballots of this form, or recall it; see `Turn.ask`."""
         place = release.place
         asked = (release.sizes, release.rounds, release.n_pairs)
@@ -300,7 +300,7 @@ class SumsOverSchema(NoisySums):
 
     def _ask_effects(
         self,
-        release: Release,
+        release: SumsOfRelease,
         form: Vector,
         entries_of: Callable[[tuple[IntArray, ...], int, PeopleBlock], Entries],
         effects: type[_AnyEffects],
@@ -323,7 +323,7 @@ class SumsOverSchema(NoisySums):
         )
 
     def _ask_rounds(
-        self, release: Release, effects: _AnyEffects
+        self, release: SumsOfRelease, effects: _AnyEffects
     ) -> Asking[tuple[_AnyEffects, FloatArray]]:
         """Ask in rounds what is still wrong, and how much of effects and corrections to believe.
 
@@ -337,7 +337,7 @@ class SumsOverSchema(NoisySums):
             effects, moved = yield from self._ask_weights(release, weighing, average)
         return effects, moved
 
-    def _ask_correction(self, release: Release, effects: _AnyEffects) -> Asking[_AnyEffects]:
+    def _ask_correction(self, release: SumsOfRelease, effects: _AnyEffects) -> Asking[_AnyEffects]:
         """Ask what the effects get wrong in each group. Return them averaged over releases, and with a correction."""
         n_groups = [len(table) for table in effects.tables]
         form = self._form_of_residuals(release.sizes, sum(n_groups))
@@ -367,7 +367,7 @@ class SumsOverSchema(NoisySums):
         """Return the ballot that says how much of the effects and corrections to believe."""
 
     def _ask_weights(
-        self, release: Release, weighing: Weighing, average: Average
+        self, release: SumsOfRelease, weighing: Weighing, average: Average
     ) -> Asking[tuple[Any, FloatArray]]:
         """Ask how much of effects and corrections to believe; return what `Weighing.after` does."""
         n_weights = weighing.n_weights
@@ -554,7 +554,7 @@ class Additive(SumsOverSchema):
     def _weighing_of(self, effects: Scores, _n_people: int, _average: Average) -> _WeighingOfScores:
         return _WeighingOfScores.of(effects)
 
-    def student_of(self, release: Release) -> Taught:
+    def student_of(self, release: SumsOfRelease) -> Taught:
         """Ask for counts, for what scores by these get wrong, and for the weights of both."""
         public = release.public
         form = _form_of_counts(public.sizes, release.n_cells)
@@ -572,7 +572,7 @@ class Additive(SumsOverSchema):
     def _number_of_pairs(self, sizes: Sizes, people: float, /) -> int:
         return min(_PAIRS, comb(len(sizes.bins), 2)) if people >= _PEOPLE_OF_PAIRS else 0
 
-    def _ask_pairs(self, release: Release, scores: Scores) -> Asking[Scores]:
+    def _ask_pairs(self, release: SumsOfRelease, scores: Scores) -> Asking[Scores]:
         """Ask which pairs of columns the scores get most wrong, what these add, and how much of that to believe."""
         pairs = scores.candidates(_PAIRED, _CELLS_TO_CHOOSE)
         found = yield from self._ask_in_cells(release, scores, pairs)
@@ -589,7 +589,7 @@ class Additive(SumsOverSchema):
 
     def _ask_in_cells(
         self,
-        release: Release,
+        release: SumsOfRelease,
         scores: Scores,
         pairs: Sequence[Pair],
         *,

@@ -17,7 +17,7 @@ from tutelage.features.schema import Schema
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.additive import (
     Entries,
-    Release,
+    SumsOfRelease,
     SumsOverSchema,
     Taught,
     Weighing,
@@ -206,7 +206,7 @@ class AdditiveMean(SumsOverSchema):
         means = replace(effects, weights=np.array(of_effects), part_of_public=of_public)
         return _WeighingOfMeans.of(means)
 
-    def student_of(self, release: Release) -> Taught:
+    def student_of(self, release: SumsOfRelease) -> Taught:
         """Ask for sums of numbers, for what effects by these get wrong, for weights, and for errors."""
         sizes = release.sizes
         form = _form_of_sums(sizes, release.n_cells)

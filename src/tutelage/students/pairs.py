@@ -21,7 +21,7 @@ class Pair:
 
     columns: tuple[int, int]
     cells: tuple[IntArray, IntArray]
-    # Unless they are not known yet, shape (cells of both, outputs)
+    # Once they are known, shape (cells of both, outputs); cells of both are numbered row by row.
     effects: FloatArray = field(default_factory=_NOT_KNOWN)
     doubts: FloatArray = field(default_factory=_NOT_KNOWN)  # deviations of these, by the noise
 
