@@ -159,6 +159,13 @@ def test_a_kind_that_the_public_rows_contradict_is_refused_in_a_sentence(
     assert result.returncode in (1, 2)
 
 
+def test_a_misspelled_column_to_ignore_would_stay_a_feature_and_is_refused(typed, called):
+    configure(typed, private='ignore = ["cdoe"]\nentity = "patient"')
+    result = called("run", "config.toml", cwd=typed)
+    assert "Neither has 'cdoe'; check the spelling" in refusal(result, result.returncode)
+    assert result.returncode in (1, 2)
+
+
 @given(st.text(), st.lists(st.text(), min_size=1, max_size=3))
 def test_names_and_categories_survive_toml(name, categories):
     column = {"kind": "category", "categories": categories, "missing": 0}

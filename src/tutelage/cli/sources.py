@@ -87,6 +87,13 @@ def _sources_in_tables(config: RunConfig, private: PrivateSection) -> Sources:
     public = None
     if config.public.file:
         public = read_table(config.input_file("public"))
+    names = {*(rows.names if isinstance(rows, Batches) else rows.columns)}
+    for name in private.ignore:
+        if name not in names and (public is None or name not in public.columns):
+            raise ConfigError(
+                f"`ignore` in [private] must name columns of the private or public file. Neither has {name!r}; check "
+                "the spelling."
+            )
     if public is None or config.schema is not None:
         sources = Sources(private=of_private, special=special, classes=config.target.classes)
         if public is None or target not in public.columns:
