@@ -831,7 +831,8 @@ def expected_effects(
     smoothers = np.tensordot(likely, with_noise.smoothers * without.smoothers, 1)
     scale = with_noise.deviations * without.deviations
     variances = scale * np.matmul(smoothers, (by_noise / scale)[..., None])[..., 0]
-    return deviation * effects.T, deviation * np.sqrt(variances).T
+    # Rounding may leave less than nothing.
+    return deviation * effects.T, deviation * np.sqrt(np.maximum(variances, 0)).T
 
 
 def _missing_effects(
