@@ -313,10 +313,9 @@ def test_the_pages_of_results_are_up_to_date():
     written: Any = runpy.run_path(str(REPOSITORY / "tools" / "results.py"))["written"]
     pages = written()
     assert {path: path.read_text(encoding="utf-8") for path in pages} == pages
-    by_benchmarks = {
-        REPOSITORY / "docs" / "results" / name for name in ("labels.md", "packaged.md", "report.md")
-    }
-    found = set((REPOSITORY / "docs" / "results").glob("*.md")) - by_benchmarks
+    results = REPOSITORY / "docs" / "results"
+    names = ("labels.md", "packaged.md", "plan-cases.md", "report.md")
+    found = set(results.glob("*.md")) - {results / name for name in names}
     assert {path for path in pages if path.name != "RESULTS.md"} == found
 
 
@@ -329,11 +328,12 @@ def test_the_pages_of_benchmarks_are_up_to_date(monkeypatch, name):
     assert losses.count("\n- ") >= 4
 
 
-def test_the_page_of_test_reports_is_up_to_date(monkeypatch):
+@pytest.mark.parametrize(("name", "page_of"), [("report", "page_of"), ("plan", "page")])
+def test_the_pages_of_test_reports_and_plans_are_up_to_date(monkeypatch, name, page_of):
     monkeypatch.syspath_prepend(REPOSITORY / "benchmarks")
-    module: Any = import_module("report")
-    text = module.page_of(module.stored_numbers(module.STORED))
-    assert (REPOSITORY / "docs" / "results" / "report.md").read_text(encoding="utf-8") == text
+    module: Any = import_module(name)
+    text = getattr(module, page_of)(module.stored_numbers(module.STORED))
+    assert module.STORED.with_suffix(".md").read_text(encoding="utf-8") == text
 
 
 def test_every_number_that_falls_short_says_why():
