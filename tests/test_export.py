@@ -245,3 +245,24 @@ def test_a_part_without_a_form_in_onnx_is_named(tmp_path, student, named):
     ):
         export_onnx(student.fit(ROUNDED, LABELS), tmp_path / "student.onnx")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (8, 8, 1), (17, 19, 3)])
+def test_a_student_of_images_predicts_the_same(tmp_path, shape):
+    pytest.importorskip("torch")
+    from tutelage.students import ConsistencyStudent
+
+    images = np.random.default_rng(0).random((400, *shape)) * 255
+    images[::2, ::2] = 0  # every other image has stripes
+    student = ConsistencyStudent(steps=20, batch_size=4, unlabeled_ratio=1, random_state=0)
+    labels = np.array(["striped", "plain"] * 200, dtype=object)
+    labels[200:] = -1
+    student.fit(images, labels)
+    path = export_onnx(student, tmp_path / "student.onnx")
+    rows = np.vstack([images.reshape(400, -1), np.zeros((1, np.prod(shape)))])
+    assert_same(student, path, rows)
+    student.set_params(factory=type(student))
+    with pytest.raises(
+        InvalidParameterError, match=r"Got one of a `factory`\. Publish student\.skops"
+    ):
+        export_onnx(student, tmp_path / "other.onnx")

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClassWarning
 from tutelage.students import load_student
+from tutelage.students.networks.base import scores_of
 from tutelage.students.store import write_student
 from tutelage_reproductions.students import adversarial
 from tutelage_reproductions.students.adversarial import (
@@ -23,7 +24,6 @@ from tutelage_reproductions.students.adversarial import (
     matching_loss,
     real_loss,
 )
-from tutelage_reproductions.students.networks import scores_of
 
 
 def student(**settings):

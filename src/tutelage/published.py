@@ -417,6 +417,9 @@ def _origin_of_features(model: Any) -> str:
     if isinstance(model.columns_, Schema):
         return model.columns_.origin
     if model.student_map_ is None:
+        if hasattr(model.student_, "image_shape_"):
+            shape = " × ".join(map(str, model.student_.image_shape_))
+            return f"none; the student sees the pixels of images of {shape}"
         return "none"
     names = [type(step).__name__ for step in parts_of(model.student_map_)]
     return f"{', '.join(names)}, published with the student"

@@ -17,12 +17,12 @@ from conftest import REPOSITORY
 PACKAGE = Path(tutelage.__file__).parent
 OF_HOSPITALS = Path(tutelage_consortium.__file__).parent
 TESTS = (REPOSITORY / "tests", REPOSITORY / "consortium" / "tests")
-MODULES = {PACKAGE: 205, OF_HOSPITALS: 29}
+MODULES = {PACKAGE: 211, OF_HOSPITALS: 29}
 # Ceilings of tokens, of which docstrings and comments are none: lowered with each cut. A plain line costs nothing.
-OF_CODE = {PACKAGE: 290_700, OF_HOSPITALS: 42_540}
-OF_TESTS = 342_870
-DOC_WORDS = 59_190
-PER_LINE = {PACKAGE: 7.99, OF_HOSPITALS: 8.1}  # tokens of a line of code, on average
+OF_CODE = {PACKAGE: 296_450, OF_HOSPITALS: 42_540}
+OF_TESTS = 347_620
+DOC_WORDS = 59_600
+PER_LINE = {PACKAGE: 8.02, OF_HOSPITALS: 8.1}  # tokens of a line of code, on average
 DENSEST = 10.6  # of a module
 _DENSE_FROM = 80  # lines of code, from which on the density of a module counts
 _OF_CODE = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)

@@ -50,7 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "teachers": {"ballots", "features", "networks", "partition", "people"},
     "mechanisms": {"ballots", "noise"},
     "accounting": {"ballots"},
-    "students": {"features", "reporting"},
+    "students": {"features", "networks", "reporting"},
     "reporting": set(),
     "ledger": {"accounting", "partition"},
     "publishing": {

@@ -22,13 +22,13 @@ from tutelage._internal.validation import integer_at_least, positive
 from tutelage.exceptions import InvalidDataError
 from tutelage.networks import drawing_from
 from tutelage.students.base import checked_rows
-from tutelage_reproductions.students.networks import (
-    adam_of,
+from tutelage.students.networks.base import (
     arrays_of,
     network_from,
     restore,
     scores_of,
 )
+from tutelage_reproductions.students.adam import adam_of
 
 
 @final

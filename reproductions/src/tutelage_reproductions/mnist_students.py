@@ -272,8 +272,8 @@ def _by_networks(pool: _Pool, *, progress: bool) -> Iterator[Row]:
 
 
 def _learners(pool: _Pool) -> list[_Learner]:
+    from tutelage.students import ConsistencyStudent
     from tutelage_reproductions.students.adversarial import AdversarialStudent
-    from tutelage_reproductions.students.consistency import ConsistencyStudent
 
     strokes = GlyphGradients(white=255.0)
     directions, held_directions = (

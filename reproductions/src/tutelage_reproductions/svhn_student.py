@@ -132,7 +132,7 @@ def _release_rows(released: _Released, truth: IntArray, seconds: float) -> Itera
 def _student_row(
     student: _Trained, svhn: ImageSplit, labels: IntArray, steps: int, *, progress: bool
 ) -> Row:
-    from tutelage_reproductions.students.consistency import ConsistencyStudent
+    from tutelage.students import ConsistencyStudent
 
     network = ConsistencyStudent(
         svhn.image_shape,

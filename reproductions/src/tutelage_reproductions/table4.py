@@ -290,7 +290,7 @@ def _svhn_rows(
     yield Row(name=f"{name}: correct labels, %", ours=right, interval=interval, better="higher")
     if steps is None:
         return
-    from tutelage_reproductions.students.consistency import ConsistencyStudent
+    from tutelage.students import ConsistencyStudent
 
     student = ConsistencyStudent(
         svhn.image_shape, steps=steps, random_state=0, progress=progress, **SVHN_STUDENT

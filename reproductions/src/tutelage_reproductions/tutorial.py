@@ -327,7 +327,7 @@ def _right_way(data: ImageSplit, size: _Size) -> _RightWay:
             Medoids(),
             LabelPropagationStudent(),
         )
-    from tutelage_reproductions.students.consistency import ConsistencyStudent
+    from tutelage.students import ConsistencyStudent
 
     student = ConsistencyStudent(
         data.image_shape, steps=size.steps, batch_size=32, unlabeled_ratio=4, bfloat16=True

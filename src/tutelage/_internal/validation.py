@@ -11,7 +11,7 @@ from types import UnionType
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.typing import ABSTAIN, Array
+from tutelage._internal.typing import ABSTAIN, Array, is_series
 from tutelage.exceptions import (
     InvalidBallotError,
     InvalidDataError,
@@ -42,6 +42,19 @@ def integer_at_least(value: object, minimum: int, name: str, owner: str) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < minimum:
         raise InvalidParameterError(f"{owner}.{name}", f"be an integer >= {minimum}", quote(value))
     return int(value)
+
+
+def as_image_shape(value: object, least: int, name: str, owner: str) -> tuple[int, ...]:
+    """Return `value` as a tuple if it is the shape of an image whose sides are not below `least`."""
+    if not is_series(value) or len(value) not in (2, 3):
+        raise InvalidParameterError(
+            f"{owner}.{name}",
+            "be (height, width) or (height, width, channels)",
+            f"{value!r}" if is_series(value) else quote(value),
+        )
+    for size, smallest in zip(value, (least, least, 1), strict=False):
+        integer_at_least(size, smallest, name, owner)
+    return tuple(value)
 
 
 def positive(value: object, name: str, owner: str) -> float:

@@ -17,7 +17,7 @@ from tutelage._internal.fitting import scikit_learn
 from tutelage._internal.gate import user_path
 from tutelage._internal.records import Entries, by_identity
 from tutelage._internal.typing import ABSTAIN, Array, IntArray, Mask, Matrix, Private
-from tutelage._internal.validation import problems_in
+from tutelage._internal.validation import as_image_shape, problems_in
 from tutelage._internal.warned import warn
 from tutelage.estimator.parameters import Parameters, Resolved
 from tutelage.exceptions import (
@@ -33,7 +33,7 @@ from tutelage.exceptions import (
     quote,
 )
 from tutelage.features import PublicColumns, Schema
-from tutelage.features.base import FeatureMap, check_row_by_row
+from tutelage.features.base import FeatureMap, check_row_by_row, parts_of
 from tutelage.features.columns import (
     ColumnMap,
     LearnedMap,
@@ -60,6 +60,7 @@ from tutelage.privacy import ROW
 from tutelage.publishing import Proposal
 from tutelage.release import Once
 from tutelage.students.base import refuse_class_of_unlabeled, try_student
+from tutelage.students.images import ImageStudent
 from tutelage.tables import (
     Batches,
     Table,
@@ -703,6 +704,8 @@ class Inputs(Parameters):
             run = replace(run, teacher_map=teacher_map)
             if run.same_map:
                 run = replace(run, student_map=teacher_map)
+        shape = public.image_shape or getattr(parts_of(run.teacher_map)[0], "image_shape", None)
+        run = replace(run, method=_with_image_shape(run.method, shape))
         if scored:  # which may have said what columns are
             run = replace(run, columns=public.columns)
         self.student_map_ = run.student_map
@@ -1034,6 +1037,22 @@ def _holds_numbers(X: object) -> bool:
     return not any(
         issubclass(kind, (str, bytes, bool, np.bool_, date, np.datetime64)) for kind in kinds
     )
+
+
+def _with_image_shape(method: Method, shape: tuple[int, ...] | None) -> Method:
+    """Return a method whose student knows the shape of its images, if it has one that asks for it."""
+    student = method.student
+    if shape is None or not isinstance(student, ImageStudent):
+        return method
+    owner = type(student).__name__
+    given = student.image_shape
+    if given is not None and as_image_shape(given, 1, "image_shape", owner) != tuple(shape):
+        raise InvalidParameterError(
+            f"{owner}.image_shape",
+            f"be that of the public images, {tuple(shape)}, or be left out",
+            f"{given!r}",
+        )
+    return method.with_params(student__image_shape=tuple(shape))
 
 
 def _apply_map(feature_map: FeatureMap | None, rows: Matrix) -> Matrix:

@@ -39,6 +39,7 @@ from tutelage.people.groups import Groups
 from tutelage.release import Once
 from tutelage.students import NoisySumClassifier
 from tutelage.students.base import steps_of
+from tutelage.students.images import ImageStudent
 from tutelage.targets import Target
 from tutelage.teachers.base import is_recipe
 from tutelage.terms import Asked
@@ -307,6 +308,9 @@ class Parameters(BaseEstimator):
         method = with_student(method, public_features=student_map is not None)
         if method.student is not None:
             require_classifier(method.student, "student", type(method).__name__)
+        if same_map and isinstance(method.student, ImageStudent):
+            same_map = False
+            student_map = None
         schema = None
         columns = None
         if isinstance(self.columns, Schema):

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 from sklearn.pipeline import Pipeline
 
 from tutelage._internal.records import settable
-from tutelage._internal.typing import Array, FloatArray, Matrix, is_series
-from tutelage._internal.validation import integer_at_least
+from tutelage._internal.typing import Array, FloatArray, Matrix
+from tutelage._internal.validation import as_image_shape, integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicFeatureMap, PublicRows, chain, require_public
 from tutelage.features.learned import PublicPCA
@@ -49,16 +49,7 @@ class EdgesAndLevels(PublicFeatureMap):
     white: float = 255.0
 
     def __post_init__(self) -> None:
-        shape: object = self.image_shape
-        if not is_series(shape) or len(shape) not in (2, 3):
-            raise InvalidParameterError(
-                "EdgesAndLevels.image_shape",
-                "be (height, width) or (height, width, channels)",
-                f"{shape!r}",
-            )
-        smallest = (_CELL, _CELL, 1)
-        for side, least in zip(shape, smallest, strict=False):
-            integer_at_least(side, least, "image_shape", "EdgesAndLevels")
+        shape = as_image_shape(self.image_shape, _CELL, "image_shape", "EdgesAndLevels")
         if prod(shape) > _MOST_NUMBERS:
             raise InvalidParameterError(
                 "EdgesAndLevels.image_shape",

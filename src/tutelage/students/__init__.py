@@ -1,6 +1,6 @@
 """Released labels and public rows to a model; nothing here can hold a vote.
 
-Names are loaded on first use: a command that checks a student's file needs no scikit-learn, and ONNX is an extra.
+Names are loaded on first use: a command that checks a student's file needs no scikit-learn; ONNX and torch are extras.
 """
 
 from collections.abc import Mapping
@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     from tutelage.students.base import fit_student as fit_student
     from tutelage.students.export import export_onnx as export_onnx
     from tutelage.students.forest import ForestStudent as ForestStudent
+    from tutelage.students.networks.augmentation import ImageAugmentation as ImageAugmentation
+    from tutelage.students.networks.consistency import ConsistencyStudent as ConsistencyStudent
     from tutelage.students.noisy_sums import Moments as Moments
     from tutelage.students.noisy_sums import NoisySumClassifier as NoisySumClassifier
     from tutelage.students.propagation import LabelPropagationStudent as LabelPropagationStudent
     from tutelage.students.store import load_student as load_student
 
 _HOME = {
+    "ConsistencyStudent": "networks.consistency",
     "ForestStudent": "forest",
+    "ImageAugmentation": "networks.augmentation",
     "LabelPropagationStudent": "propagation",
     "Moments": "noisy_sums",
     "NoisySumClassifier": "noisy_sums",
@@ -39,6 +43,10 @@ STUDENTS: Mapping[str, Named[Any]] = {
     "label-propagation": Named(
         load_later("tutelage.students.propagation", "LabelPropagationStudent"),
         "rows of public features, in which near rows are mostly of one class",
+    ),
+    "consistency": Named(
+        load_later("tutelage.students.networks.consistency", "ConsistencyStudent"),
+        "images, above all in color; it needs torch and minutes",
     ),
 }
 

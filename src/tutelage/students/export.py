@@ -52,6 +52,7 @@ from tutelage.students.additive import AdditiveClassifier, TableOfEffects
 from tutelage.students.additive_mean import AdditiveRegressor
 from tutelage.students.base import steps_of
 from tutelage.students.forest import ForestStudent
+from tutelage.students.images import LEAST_VARIANCE, ImageNetwork, ImageStudent
 from tutelage.students.noisy_sums import LEAST_CHANCE, NoisySumClassifier
 from tutelage.students.store import load_with_evidence
 from tutelage.tables import by_value
@@ -136,7 +137,8 @@ def export_onnx(student: object, path: str | PathLike[str]) -> Path:
             )
     parts = _parts(student)
     last = parts[-1]
-    check_is_fitted(last)
+    if not isinstance(last, ImageNetwork):  # which is made of a student that was fitted
+        check_is_fitted(last)
     _refuse_texts(parts[0])
     fitted = _fitted_transformers(student)
     unsupported = [part for part in parts if not _can_convert(part)]
@@ -179,6 +181,9 @@ def _parts(student: object) -> list[object]:
         forest: Any = copy(student.estimator_)
         forest.classes_ = student.classes_[np.asarray(forest.classes_, dtype=np.int64)]
         student = forest
+    if isinstance(student, ImageStudent):
+        check_is_fitted(student)
+        return [student.network()]
     if isinstance(student, _TREES):
         return [CastTransformer(dtype=np.float32), student]
     return [student]
@@ -619,6 +624,32 @@ def _sums_to_onnx(part: NoisySumClassifier, rows: _Node) -> tuple[_Node, ...]:
     return _label_and_probabilities(part.classes_, chances * part.weights_)
 
 
+def _network_to_onnx(part: ImageNetwork, rows: _Node) -> tuple[_Node, ...]:
+    # In single precision, as torch computes it. images: (rows, channels, height, width)
+    shape = (*part.image_shape, 1)[:3]
+    images = rows.Cast(to=_FLOAT).Reshape(np.array([-1, *shape])).Transpose(perm=[0, 3, 1, 2])
+    images = images - _mean_of_each(images, part.n_features_in_)
+    variance = _mean_of_each(images.Mul(images), part.n_features_in_)
+    images = images / (variance + np.float32(LEAST_VARIANCE)).Sqrt()
+    for number, one in enumerate(part.convolutions):
+        if one.halves:
+            # Named, or the library would pass on the places of the largest as well.
+            only = [f"halved{number}"]
+            images = images.MaxPool(kernel_shape=[2, 2], strides=[2, 2], output_names=only)
+        sides = [*one.weights.shape[2:]]
+        pads = [side // 2 for side in sides] * 2
+        changed = images.Conv(one.weights, one.bias, kernel_shape=sides, pads=pads)
+        images = (changed + images if one.beside else changed).Relu()
+    means = images.GlobalAveragePool().Reshape(np.array([-1, part.weights.shape[1]]))
+    scores = means @ part.weights.T + part.bias
+    return _label_and_probabilities(part.classes_, scores.Cast(to=_DOUBLE).Softmax(axis=1))
+
+
+def _mean_of_each(images: _Node, n_numbers: int) -> _Node:
+    """Return the mean of the numbers of each image, shape (rows, 1, 1, 1)."""
+    return images.ReduceSum(np.array([1, 2, 3]), keepdims=1) / np.float32(n_numbers)
+
+
 def _effects_to_onnx(part: AdditiveClassifier, bins: _Node) -> tuple[_Node, ...]:
     return _label_and_probabilities(part.classes_, _totals(part, bins).Softmax(axis=1))
 
@@ -697,6 +728,7 @@ def _flat(values: _Node) -> _Node:
 _CONVERSIONS: dict[type, Callable[..., _Node | tuple[_Node, ...]]] = {
     **_MAPS,
     NoisySumClassifier: _sums_to_onnx,
+    ImageNetwork: _network_to_onnx,
     AdditiveClassifier: _effects_to_onnx,
     AdditiveRegressor: _regressor_to_onnx,
 }

@@ -1,7 +1,7 @@
 """PATE-G's student: a semi-supervised GAN, whose discriminator is the classifier."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY
 from itertools import pairwise
 from typing import final
 
@@ -11,16 +11,17 @@ from torch.nn import functional
 from torch.nn.utils.parametrizations import weight_norm
 
 from tutelage._internal.progress import progress_bar
+from tutelage._internal.records import settable
 from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import integer_at_least, number_between, positive
 from tutelage.exceptions import InvalidParameterError
-from tutelage_reproductions.students.networks import (
+from tutelage.students.networks.base import (
     AveragedNetwork,
     NetworkStudent,
-    adam_of,
     scores_of,
     step_size,
 )
+from tutelage_reproductions.students.adam import adam_of
 
 _NOISE_SIZE = 100
 _FIRST_DEVIATION = 0.05
@@ -129,7 +130,7 @@ _BETWEEN_LOOKS = 500  # steps
 
 
 @final
-@dataclass(eq=False, repr=False, kw_only=True)
+@settable
 class AdversarialStudent(NetworkStudent):
     """A classifier that must also tell public rows from rows that a second network generates: PATE-G [1]_.
 
@@ -197,6 +198,7 @@ class AdversarialStudent(NetworkStudent):
     .. [4] Patrini et al., Making deep neural networks robust to label noise, arXiv:1609.03683, the forward correction.
     """
 
+    _: KW_ONLY
     hidden: tuple[int, ...] = (250, 250)
     generator_units: int = 250
     steps: int = 6000
@@ -216,7 +218,7 @@ class AdversarialStudent(NetworkStudent):
             self.n_features_in_, self.hidden, n_classes, self.input_noise, self.hidden_noise
         )
 
-    def _trained(self, X: torch.Tensor, labels: torch.Tensor, n_classes: int) -> nn.Module:
+    def _train(self, X: torch.Tensor, labels: torch.Tensor, n_classes: int) -> nn.Module:
         discriminator = self._module(n_classes).to(X.device).train()
         discriminator.start_from(X[torch.randint(len(X), (_FIRST_ROWS,), device=X.device)])
         low, high = X.aminmax(dim=0)

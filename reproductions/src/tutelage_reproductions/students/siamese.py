@@ -10,7 +10,8 @@ from torch.nn import functional
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.networks import TwoConvolutions, drawing_from
-from tutelage_reproductions.students.networks import adam_of, in_batches
+from tutelage.students.networks.base import in_batches
+from tutelage_reproductions.students.adam import adam_of
 
 _HIDDEN = 128
 _JITTER = 0.2  # of the spread of a feature
