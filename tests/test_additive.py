@@ -24,8 +24,9 @@ from tutelage.mechanisms import NoisySum
 from tutelage.methods import Additive, AdditiveMean, NoisyMoments, additive
 from tutelage.methods.additive import _LONGEST, MOST_ROUNDS, _residuals_in_steps
 from tutelage.methods.requests import Answer, Sizes, run_steps
-from tutelage.methods.sums import PeopleReady
+from tutelage.methods.sums import PeopleReady, sum_of_entries
 from tutelage.partition import Shards
+from tutelage.people.blocks import PeopleBlock
 from tutelage.people.memory import PeopleInMemory
 from tutelage.planning import plan
 from tutelage.privacy import ONE_TEACHER
@@ -251,10 +252,31 @@ def test_several_rounds_never_cost_more_than_what_is_announced(noise, bins):
         asked = method(mechanism=NoisySum(noise))
         announced = asked.event_of_sums(sizes)
         for limit in (GaussianFilter(1.0, 1e-5), RenyiFilter.suited_to(8.0, 1e-6)):
-            for rounds in range(2, MOST_ROUNDS + 1):
+            for rounds in range(1, MOST_ROUNDS + 1):
                 for n_pairs in {0, min(6, comb(len(bins), 2))}:
                     event = asked._event_of_rounds(sizes, rounds, n_pairs)
                     assert limit.cost(event) <= limit.cost(announced)
+
+
+@pytest.mark.parametrize("entries_at_once", [1, 7, 40])
+def test_a_sum_is_the_same_in_parts_of_a_block(entries_at_once, monkeypatch):
+    rng = np.random.default_rng(0)
+    people = np.repeat([5, 6, 7, 8, 9, 11], [3, 1, 9, 1, 1, 2])
+    cells, numbers = rng.integers(0, 12, (17, 2, 3)), rng.integers(-50, 50, (17, 2, 3))
+    block = PeopleBlock(np.arange(17.0)[:, None], np.zeros(17, int), people)
+
+    def entries(some: PeopleBlock) -> Any:
+        places = some.rows[:, 0].astype(int)
+        return cells[places], numbers[places]
+
+    form = Vector((3, 4), 10**6, ONE_TEACHER)
+    expected = np.zeros(12, int)
+    for person in set(people.tolist()):
+        ballot = np.zeros(12, int)
+        np.add.at(ballot, cells[people == person], numbers[people == person])
+        expected += np.trunc(ballot / np.sum(people == person)).astype(int)
+    monkeypatch.setattr("tutelage.methods.sums._ENTRIES_AT_ONCE", entries_at_once)
+    np.testing.assert_array_equal(sum_of_entries(entries, block, form).totals.ravel(), expected)
 
 
 @pytest.mark.rest

@@ -30,7 +30,7 @@ from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students.stacking import joint_norm, numbers_of
 from tutelage.teachers.vectors import sum_of_blocks
 
-_AT_ONCE = 2**12  # rows
+_ENTRIES_AT_ONCE = 2**20  # of ballots most of whose numbers are 0
 _NUMBERS_AT_ONCE = 2**18  # of the ballots that stack: with a hundred classes one has thousands
 # Noise of the number of people, in multiples of the noise on ballots: the number takes a hundredth of what they take.
 _NOISE_OF_COUNT = 10.0
@@ -215,14 +215,40 @@ def sum_of_entries(
     entries: Callable[[PeopleBlock], tuple[IntArray, IntArray]], block: PeopleBlock, form: Vector
 ) -> BallotSum:
     """Return the sum of one ballot per person, the mean of its rows, whose cells and numbers are `entries`."""
+    per_row = entries(block.only(slice(0, 1)))[0].size
+    at_once = max(1, _ENTRIES_AT_ONCE // per_row)
+    return _sum_of_parts(
+        block, at_once, lambda part: _sum_of_part(entries, block.only(part), at_once, form)
+    )
+
+
+def _sum_of_parts(
+    block: PeopleBlock, at_once: int, sum_of: Callable[[IntArray], BallotSum]
+) -> BallotSum:
+    """Return the sum over parts of whole people, by the numbers of their rows: about so many, or those of one person."""
+    starts = _first_rows(block.people)
+    begins_part = np.diff(starts // at_once) > 0
+    first, *others = np.split(np.arange(len(block.people)), starts[1:][begins_part])
+    total = sum_of(first)
+    for part in others:
+        total = add_sums(total, sum_of(part))
+    return total
+
+
+def _sum_of_part(
+    entries: Callable[[PeopleBlock], tuple[IntArray, IntArray]],
+    block: PeopleBlock,
+    at_once: int,
+    form: Vector,
+) -> BallotSum:
     # people: (rows,); cells, numbers: (rows, ...); person, cell, sums: (entries,)
     people = block.people - block.people.min()
     n_cells = prod(form.shape)
     has_several = np.any(np.diff(people) == 0)
     parts = list[tuple[IntArray, IntArray, IntArray]]()
-    # One person may have any number of rows, so a block of people is divided by rows.
-    for start in range(0, len(people), _AT_ONCE):
-        some = slice(start, start + _AT_ONCE)
+    # One person may have any number of rows.
+    for start in range(0, len(people), at_once):
+        some = slice(start, start + at_once)
         cells, numbers = entries(block.only(some))
         person = np.repeat(people[some], cells[0].size)
         cell = cells.ravel()
@@ -283,13 +309,7 @@ def sum_of_joint(
             unit=unit,
         )
 
-    starts = _first_rows(block.people)
-    begins_part = np.diff(starts // at_once) > 0
-    first, *others = np.split(np.arange(len(seen)), starts[1:][begins_part])  # of whole people
-    total = sum_of(first)
-    for part in others:
-        total = add_sums(total, sum_of(part))
-    return total
+    return _sum_of_parts(block, at_once, sum_of)
 
 
 def _first_rows(people: IntArray) -> IntArray:
