@@ -225,7 +225,7 @@ def sum_of_entries(
 def _sum_of_parts(
     block: PeopleBlock, at_once: int, sum_of: Callable[[IntArray], BallotSum]
 ) -> BallotSum:
-    """Return the sum over parts of whole people, by the numbers of their rows: about so many, or those of one person."""
+    """Return the sum over parts of about so many rows, which are given by number; each person is in one part."""
     starts = _first_rows(block.people)
     begins_part = np.diff(starts // at_once) > 0
     first, *others = np.split(np.arange(len(block.people)), starts[1:][begins_part])
