@@ -3,8 +3,9 @@
 The model never sees a private row while it is learned, so its scores are a public map of one row.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple, Self, final
 
 import numpy as np
@@ -281,14 +282,17 @@ def log_chances(chances: FloatArray) -> FloatArray:
 class _Trial(NamedTuple):
     """How well a way of fitting models expects labels that it has not seen."""
 
-    surprise: float
     sharpness: float  # what scores are multiplied by, so that chances are right on average
+    surprise: float  # by a label, then
     fit: _Fit
     apart: FloatArray  # scores of each row by a model of other folds, before they are multiplied
 
     def sharp_scores(self, scores: FloatArray) -> FloatArray:
         """Return such scores as logarithms of chances that are right on average."""
         return log_chances(chances_of(self.sharpness * scores))
+
+
+_surprise = attrgetter("surprise")
 
 
 def _best_of(
@@ -301,26 +305,19 @@ def _best_of(
     The best linear one and trees are tried together, too, in several shares.
     """
     dealt = fold != ABSTAIN
-    trials = list[_Trial]()
 
-    def try_out(fit: _Fit, apart: FloatArray) -> None:
-        sharpness, surprise = _sharpness(apart[dealt], public.labels[dealt])
-        trials.append(_Trial(surprise, sharpness, fit, apart))
+    def trial(fit: _Fit, apart: FloatArray) -> _Trial:
+        return _Trial(*_sharpness(apart[dealt], public.labels[dealt]), fit, apart)
 
-    for fit in fits:
-        try_out(fit, public.scores_apart(fit, fold))
+    trials = [trial(fit, public.scores_apart(fit, fold)) for fit in fits]
     *linear, trees = trials
     if linear and trees.fit is _fit_trees:
-        best = _least_surprised(linear)
+        best = min(linear, key=_surprise)
         for share in _SHARES_OF_TREES:
             factors = ((1 - share) * best.sharpness, share * trees.sharpness)
             both = partial(_fit_both, best.fit, factors)
-            try_out(both, factors[0] * best.apart + factors[1] * trees.apart)
-    return _least_surprised(trials)
-
-
-def _least_surprised(trials: Sequence[_Trial]) -> _Trial:
-    return min(trials, key=lambda trial: trial.surprise)
+            trials.append(trial(both, factors[0] * best.apart + factors[1] * trees.apart))
+    return min(trials, key=_surprise)
 
 
 def _fits(rows: Matrix, known: Mask) -> Iterator[_Fit]:

@@ -85,14 +85,6 @@ Entries = tuple[IntArray, IntArray]
 """The cells of ballots of rows, each of shape (rows, ...), and the numbers in them."""
 
 
-def place_in_sum(cells: Sequence[IntArray], bins: Matrix) -> IntArray:
-    """Return the place in a sum over the cells of all columns at which each bin of each row counts.
-
-    `cells` says in which cell of its column each bin counts.
-    """
-    return _first_places([cell[-1] + 1 for cell in cells]) + by_bins(cells, bins)
-
-
 def _first_places(sizes: Sequence[int]) -> IntArray:
     """Return where each of several parts of such sizes begins."""
     return np.cumsum([0, *sizes])[:-1]
@@ -106,7 +98,6 @@ class SumsOfRelease:
     public: Public
     schema: Schema
     cells: tuple[IntArray, ...]  # in which each bin of each column is counted
-    n_cells: int  # of all columns
     start: PublicStart | None  # what rows with public targets say, if there are any
     rounds: int  # each of a sum of residuals, and one of weights
     n_pairs: int  # of columns, which are asked for after the rounds
@@ -118,6 +109,11 @@ class SumsOfRelease:
     def sizes(self) -> Sizes:
         """The public numbers that the forms of ballots follow from."""
         return self.public.sizes
+
+    @property
+    def n_cells(self) -> list[int]:
+        """How many cells each column has."""
+        return [int(cell[-1]) + 1 for cell in self.cells]
 
 
 class Weighing(ABC):
@@ -201,7 +197,6 @@ class SumsOverSchema(NoisySums):
         if public.release is None:
             cells = _cells_of(schema, people)
         start = yield from self.start(public, turns[0])
-        n_cells = sum(int(cell[-1]) + 1 for cell in cells)
         rounds = 1
         n_pairs = 0
         # All that is averaged over releases begins from the same scores.
@@ -215,7 +210,6 @@ class SumsOverSchema(NoisySums):
                     public,
                     schema,
                     cells,
-                    n_cells,
                     start,
                     rounds,
                     n_pairs,
@@ -302,16 +296,19 @@ class SumsOverSchema(NoisySums):
         self,
         release: SumsOfRelease,
         form: Vector,
-        entries_of: Callable[[tuple[IntArray, ...], int, PeopleBlock], Entries],
+        entries_of: Callable[[Sequence[int], IntArray, IntArray], Entries],
         effects: type[_AnyEffects],
         scale: int,
     ) -> Asking[_AnyEffects]:
         """Ask for the first sum, over the cells of all columns, and return the effects by it.
 
-        `entries_of` returns the entries of rows, by the cell of each bin of each column and how many cells there are;
-        one whole person is `scale` in them.
+        `entries_of` returns the entries of rows, by how many cells each column has, in which cell of it each row is,
+        shape (rows, columns), and the labels; one whole person is `scale` in them.
         """
-        entries = partial(entries_of, release.cells, release.n_cells)
+
+        def entries(block: PeopleBlock) -> Entries:
+            return entries_of(release.n_cells, by_bins(release.cells, block.rows), block.labels)
+
         averaged = yield from self._ask(release, form, partial(sum_of_entries, entries))
         return effects.of(
             averaged.values,
@@ -345,7 +342,7 @@ class SumsOverSchema(NoisySums):
         def entries(block: PeopleBlock) -> Entries:
             groups = effects.groups_of(block.rows)
             residuals = self._residuals_of(effects, groups, block)
-            return _in_cell_of_each(n_groups, groups, residuals)
+            return in_cell_of_each(n_groups, groups, residuals)
 
         average = release.past[f"tables {release.place}"]
         residuals = yield from self._ask(release, form, partial(sum_of_entries, entries))
@@ -557,7 +554,7 @@ class Additive(SumsOverSchema):
     def student_of(self, release: SumsOfRelease) -> Taught:
         """Ask for counts, for what scores by these get wrong, and for the weights of both."""
         public = release.public
-        form = _form_of_counts(public.sizes, release.n_cells)
+        form = _form_of_counts(public.sizes, sum(release.n_cells))
         scores = yield from self._ask_effects(release, form, _counts, Scores, _STEPS)
         scores, moved = yield from self._ask_rounds(release, scores)
         if release.n_pairs:
@@ -605,7 +602,7 @@ class Additive(SumsOverSchema):
             if spreads:
                 numbers = np.hstack([numbers, _spreads_in_steps(totals)])
             cells = np.column_stack([pair.places(groups) for pair in pairs])
-            return _in_cell_of_each(n_cells, cells, numbers)
+            return in_cell_of_each(n_cells, cells, numbers)
 
         sizes = release.sizes
         form = _form_in_cells(sizes, len(pairs), sum(n_cells), spreads=spreads)
@@ -632,14 +629,10 @@ def _form_of_counts(sizes: Sizes, n_bins: int) -> Vector:
     return Vector((sizes.n_classes, n_bins), norm_squared, sizes.unit, nonnegative=True)
 
 
-def _counts(
-    cells: tuple[IntArray, ...],
-    n_cells: int,
-    block: PeopleBlock,
-) -> Entries:
+def _counts(sizes: Sequence[int], cells: IntArray, labels: IntArray) -> Entries:
     """Return the ballots that say, for each column, in which cell a person is, and of which class."""
-    entries = block.labels[:, None] * n_cells + place_in_sum(cells, block.rows)
-    return entries, np.full(entries.shape, _STEPS)
+    places = labels[:, None] * sum(sizes) + _first_places(sizes) + cells
+    return places, np.full(places.shape, _STEPS)
 
 
 def _form_in_cells(
@@ -657,7 +650,7 @@ def _form_in_cells(
     return Vector((n_outputs, n_cells), n_parts * norm_squared, sizes.unit)
 
 
-def _in_cell_of_each(sizes: Sequence[int], cells: IntArray, numbers: IntArray) -> Entries:
+def in_cell_of_each(sizes: Sequence[int], cells: IntArray, numbers: IntArray) -> Entries:
     """Return the entries that have numbers, shape (rows, outputs), in one cell of each of several parts.
 
     `sizes` are how many cells each part has, and `cells`, shape (rows, parts), which of them it is.

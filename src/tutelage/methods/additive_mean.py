@@ -1,5 +1,6 @@
 """Numbers as targets, without public rows: noisy sums over a public schema, and an additive model of the mean."""
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -21,7 +22,7 @@ from tutelage.methods.additive import (
     SumsOverSchema,
     Taught,
     Weighing,
-    place_in_sum,
+    in_cell_of_each,
 )
 from tutelage.methods.over_releases import Average, AveragedSum, Past, Turn
 from tutelage.methods.requests import Asking, Learned, Public, Sizes
@@ -209,7 +210,7 @@ class AdditiveMean(SumsOverSchema):
     def student_of(self, release: SumsOfRelease) -> Taught:
         """Ask for sums of numbers, for what effects by these get wrong, for weights, and for errors."""
         sizes = release.sizes
-        form = _form_of_sums(sizes, release.n_cells)
+        form = _form_of_sums(sizes, sum(release.n_cells))
         means = yield from self._ask_effects(release, form, _sums, Means, STEPS)
         means = means.beside(release.start)
         means, moved = yield from self._ask_rounds(release, means)
@@ -250,16 +251,9 @@ def _form_of_errors(sizes: Sizes) -> Vector:
     return Vector((N_PARTS, _N_ERRORS), STEPS**2, sizes.unit, nonnegative=True)
 
 
-def _sums(
-    cells: tuple[IntArray, ...],
-    n_cells: int,
-    block: PeopleBlock,
-) -> Entries:
+def _sums(sizes: Sequence[int], cells: IntArray, labels: IntArray) -> Entries:
     """Return the ballots that say, for each column, in which cell a person is, and how large the number is."""
-    # within, high: (rows, columns)
-    within = place_in_sum(cells, block.rows)
-    high = np.broadcast_to(block.labels[:, None], within.shape)
-    return np.hstack([within, n_cells + within]), np.hstack([STEPS - high, high])
+    return in_cell_of_each(sizes, cells, np.column_stack([STEPS - labels, labels]))
 
 
 def _residuals_in_steps(expected: FloatArray, labels: IntArray, largest: float) -> IntArray:

@@ -817,7 +817,8 @@ def expected_effects(
     by_people = np.broadcast_to(around, noise.shape).T
     with_noise = _Shrinkage.of(prior, by_people + by_noise)
     without = _Shrinkage.of(prior, by_people)
-    along = with_noise.along_axes(seen.T / deviation)
+    in_deviations = seen.T / deviation / with_noise.deviations
+    along = np.matmul(in_deviations[:, None], with_noise.axes)[:, 0]
     surprise = (along**2 / (1 + with_noise.times) + np.log1p(with_noise.times)).sum(axis=(1, 2))
 
     # Each spread counts by how likely it makes what was seen; none beforehand as much as all others together.
@@ -825,7 +826,7 @@ def expected_effects(
     likely = np.exp(-(surprise - surprise.min()) / 2)
     likely /= likely.sum()
     expected = np.einsum("s,soa->oa", likely, with_noise.shares * along)
-    effects = with_noise.from_axes(expected)
+    effects = with_noise.deviations * np.matmul(with_noise.axes, expected[..., None])[..., 0]
 
     # By the law of total variance: the variance of the effects given noisy sums, less the one given exact sums.
     smoothers = np.tensordot(likely, with_noise.smoothers * without.smoothers, 1)
@@ -879,11 +880,3 @@ class _Shrinkage:
     def smoothers(self) -> FloatArray:
         """The matrices that do the same to groups, shape (spreads, outputs, groups, groups)."""
         return np.matmul(self.axes * self.shares[:, :, None], np.swapaxes(self.axes, 1, 2))
-
-    def along_axes(self, seen: FloatArray) -> FloatArray:
-        """Return what was seen, shape (outputs, groups), along the axes."""
-        return np.matmul((seen / self.deviations)[:, None], self.axes)[:, 0]
-
-    def from_axes(self, along: FloatArray) -> FloatArray:
-        """Return effects of groups, shape (outputs, groups), by these along the axes."""
-        return self.deviations * np.matmul(self.axes, along[..., None])[..., 0]

@@ -285,19 +285,13 @@ def _in_ballot_steps(gradient: FloatArray, gram_from: Callable[[int], FloatArray
     `gram_from` returns one row of the matrix, from the diagonal on.
     """
     # gradient, gram_from(place): (weights, rows), the latter from this weight on; numbers: (numbers, rows)
-    n_weights, n_rows = gradient.shape
-    numbers = np.empty((numbers_of(n_weights), n_rows))
-    numbers[:n_weights] = gradient
-    scales = np.full((len(numbers), 1), float(_BALLOT_STEPS))
-    scales[:n_weights] /= sqrt(2)
-    end = n_weights
-    for place in range(n_weights):
-        start = end
-        end += n_weights - place
-        numbers[start:end] = gram_from(place)
-        # Beside the diagonal, entries count twice.
-        scales[start] /= sqrt(2)
-    numbers *= scales
+    n_weights = len(gradient)
+    numbers = np.vstack([gradient, *map(gram_from, range(n_weights))])
+    rows, columns = np.triu_indices(n_weights)
+    # Beside the diagonal, entries count twice.
+    divisors = np.where(rows == columns, sqrt(2), 1)
+    divisors = np.append(np.full(n_weights, sqrt(2)), divisors)
+    numbers *= (_BALLOT_STEPS / divisors)[:, None]
     return np.rint(numbers, out=numbers).astype(np.int64).T
 
 
