@@ -101,12 +101,7 @@ class PublicModel(NamedTuple):
     present: IntArray  # indices of the classes that have public rows
     n_classes: int
     # Times that scores of the one and of the other count, so that chances are right on average.
-    sharpness: tuple[float, float] = (1.0, 1.0)
-
-    def times(self, factor: float) -> "PublicModel":
-        """Return the model with so many times its scores."""
-        of_linear, of_trees = self.sharpness
-        return self._replace(sharpness=(factor * of_linear, factor * of_trees))
+    sharpness: FloatArray = np.ones(2)
 
     def scores(self, rows: Matrix, seen: Matrix) -> FloatArray:
         """Return the logarithm of the chance of each class, less their mean, shape (rows, classes)."""
@@ -167,7 +162,8 @@ class ScoredRows(PublicFeatureMap):
         public = _Labeled(rows, seen, labels, n_classes)
         order = np.random.default_rng(0).permutation(np.flatnonzero(known))
         best = _best_of(public, public.folds(order), _fits(rows, known))
-        model = best.fit(public.at(known)).times(best.sharpness)
+        model = best.fit(public.at(known))
+        model = model._replace(sharpness=best.sharpness * model.sharpness)
         return cls(seen_by, model), np.hstack([seen, best.sharp_scores(best.apart)])
 
     @property
@@ -196,7 +192,7 @@ class Start(NamedTuple):
     # For each part: scores of it and its partner by a model of the three other parts, and of other rows as above.
     pairs: tuple[FloatArray, ...]
 
-    fit: _Fit
+    fit: _Fit  # of the kind of model that expects unseen labels best
 
     @classmethod
     def learn(
@@ -210,7 +206,8 @@ class Start(NamedTuple):
     ) -> Self | None:
         """Return the scores of public rows, of which those in `order` are dealt; None if there are too few of a class.
 
-        The kind of model is that of `like`, or chosen as `ScoredRows` chooses it for a release.
+        The kind of model is that of `like`, or chosen as `ScoredRows` chooses it for a release; of many classes, no
+        trees are grown.
         """
         # With fewer labels, a model could be left with one class.
         if np.count_nonzero(np.bincount(labels[order]) > 2) < 2:
@@ -218,12 +215,9 @@ class Start(NamedTuple):
         public = _Labeled(rows, seen, labels, n_classes)
         fold = public.folds(order)
         parts = tuple(order[fold[order] == number] for number in range(_FOLDS))
-        if like is None:
-            fits = [*_fits(rows, fold != ABSTAIN)]
-            if n_classes > _MOST_CLASSES and _fit_trees in fits:
-                fits.remove(_fit_trees)
-        else:
-            fits = [like.fit]
+        fits = [like.fit] if like else [*_fits(rows, fold != ABSTAIN)]
+        if not like and n_classes > _MOST_CLASSES and _fit_trees in fits:
+            fits.remove(_fit_trees)
         best = _best_of(public, fold, fits)
         apart = best.sharp_scores(best.apart)
 
@@ -314,9 +308,10 @@ def _best_of(
     if linear and trees.fit is _fit_trees:
         best = min(linear, key=_surprise)
         for share in _SHARES_OF_TREES:
-            factors = ((1 - share) * best.sharpness, share * trees.sharpness)
-            both = partial(_fit_both, best.fit, factors)
-            trials.append(trial(both, factors[0] * best.apart + factors[1] * trees.apart))
+            sharpness = np.array([(1 - share) * best.sharpness, share * trees.sharpness])
+            of_linear, of_trees = sharpness
+            both = partial(_fit_both, best.fit, sharpness)
+            trials.append(trial(both, of_linear * best.apart + of_trees * trees.apart))
     return min(trials, key=_surprise)
 
 
@@ -377,9 +372,9 @@ def _fit_trees(public: _Labeled) -> PublicModel:
     )
 
 
-def _fit_both(fit_linear: _Fit, factors: tuple[float, float], public: _Labeled) -> PublicModel:
+def _fit_both(fit_linear: _Fit, sharpness: FloatArray, public: _Labeled) -> PublicModel:
     linear = fit_linear(public)
-    return linear._replace(trees=_fit_trees(public).trees, sharpness=factors)
+    return linear._replace(trees=_fit_trees(public).trees, sharpness=sharpness)
 
 
 def _sharpness(

@@ -619,7 +619,7 @@ def _classifier_of(
     student.n_features_in_ = len(scores.tables)
     doubts = scores.doubts_of_start(moved)
     student = student.with_table(scores.start_effects, doubts, scores.groups, schema)
-    student.pairs_ = list(scores.pairs)
+    student.pairs_ = scores.pairs
     return student
 
 

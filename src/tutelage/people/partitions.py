@@ -87,7 +87,12 @@ class PeopleInPartitions(Private):
         names = reader.digest_columns
         reader = replace(reader, batches=replace(reader.batches, names=tuple(names)))
         findings = _over_partitions(
-            frame[list(names)], reader, _check_people, unit, first_map, n_features
+            frame[list(names)],
+            reader,
+            _check_people,
+            unit,
+            first_map,
+            n_features,
         )
         if not findings.rows:
             raise InvalidDataError("The private table has no rows.")

@@ -61,7 +61,8 @@ class TableOfEffects(BaseEstimator, ABC):
     noise_: list[FloatArray]  # standard deviation of each effect, by the noise alone
     cells_: dict[str, list[str]]  # of each bin, in words
     ordered_: list[bool]  # whether the bins of each column are intervals of numbers
-    pairs_: list[Pair]  # of columns, with what cells of both add beyond the columns
+    # Pairs of columns, with what cells of both add beyond the columns; students of earlier versions have none.
+    pairs_: tuple[Pair, ...] = ()
     n_features_in_: int
 
     @property
@@ -79,7 +80,6 @@ class TableOfEffects(BaseEstimator, ABC):
         """Take the effects of the groups of bins of each column, shape (groups, outputs), and their deviations."""
         self.effects_ = _entries_at(groups, effects)
         self.noise_ = _entries_at(groups, noise)
-        self.pairs_ = []
         self.cells_ = schema.cells
         self.ordered_ = list(schema.ordered)
         return self

@@ -281,7 +281,11 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             around = _variance_around(moments.noise / share, spread, m, by_chance)
             if len(rounds) == 1 and start is None and np.isfinite(moments.moved):
                 self.certificate_ = Certificate(
-                    axes, spread[:, 0], around[:, 0], seen, moments.moved / share
+                    axes,
+                    spread[:, 0],
+                    around[:, 0],
+                    seen,
+                    moments.moved / share,
                 )
             weighted_before = weighted
             precision_before = precision

@@ -26,10 +26,9 @@ class Pair:
     doubts: FloatArray = field(default_factory=_NOT_KNOWN)  # deviations of these, by the noise
 
     @property
-    def shape(self) -> tuple[int, int]:
+    def shape(self) -> tuple[int, ...]:
         """How many cells each column has."""
-        first, second = self.cells
-        return int(first.max()) + 1, int(second.max()) + 1
+        return tuple(int(cells.max()) + 1 for cells in self.cells)
 
     @property
     def n_cells(self) -> int:
@@ -103,9 +102,8 @@ def most_wrong(
         grid = wrong.reshape(-1, *pair.shape)
         for axis in (1, 2):
             grid = grid - grid.mean(axis=axis, keepdims=True)
-        first, second = pair.shape
         # As chi squared is beyond its mean, in its deviations.
-        freedom = max(1, len(grid) * (first - 1) * (second - 1))
+        freedom = max(1, len(grid) * prod(n_cells - 1 for n_cells in pair.shape))
         return float(((grid / sigma) ** 2).sum() - freedom) / sqrt(freedom)
 
     scores = [*map(beyond_noise, pairs, by_pair(pairs, residuals))]
