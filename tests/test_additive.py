@@ -32,7 +32,7 @@ from tutelage.planning import plan
 from tutelage.privacy import ONE_TEACHER
 from tutelage.students import load_student
 from tutelage.students.additive import AdditiveClassifier
-from tutelage.students.pairs import joined_groups
+from tutelage.students.pairs import Pair, joined_groups, most_wrong
 from tutelage.tables import Table, read_table
 
 SCHEMA = Schema({"age": (17, 90), "work": ["private", "public"], "hours": (0.0, 1.0)})
@@ -524,6 +524,17 @@ def test_joined_groups_are_few_neighbors_and_none_is_left_out(sizes, beyond, mos
         assert cells.max() < most
     assert of_categories.max() == min(most, len(sizes)) - 1
     assert np.bincount(of_categories)[:-1].max(initial=1) == 1
+
+
+def test_pairs_are_chosen_by_what_no_column_explains_by_itself():
+    rng = np.random.default_rng(0)
+    cells = np.repeat(np.arange(4), 3)
+    pairs = [Pair((0, other), (cells, cells)) for other in (1, 2, 3)]
+    by_one_column = rng.normal(0, 50, (4, 1)) + rng.normal(0, 50, 4)
+    crossed = np.outer([5, -5, 5, -5], [1, 1, -1, -1])
+    sums = np.concatenate([by_one_column, crossed, np.zeros((4, 4))]).ravel()
+    noisy = sums + rng.normal(size=48)
+    assert most_wrong(pairs, np.stack([noisy, -noisy]), 1.0)[0] is pairs[1]
 
 
 def test_spreads_are_no_longer_than_allowed():

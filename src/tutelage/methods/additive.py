@@ -69,10 +69,10 @@ _PEOPLE_OF_ROUND = 400.0  # deviations of the noise on the count of a bin, for e
 # Of all rounds at most: a ballot has as many numbers as there are pairs of weights.
 _WEIGHTS_OF_ROUNDS = 128
 
-_PAIRS = 6
+_PAIRS = 6  # of columns, whose effects are asked for at most
 # Deviations of the noise on the count of a bin, from which on pairs are asked for.
 _PEOPLE_OF_PAIRS = 3500.0
-_PAIRED = 12  # columns at most that pairs are chosen of
+_PAIRED = 12  # columns at most, from whose pairs these are chosen
 _CELLS_TO_CHOOSE = 4  # of each column of a pair at most
 _CELLS_OF_PAIR = 12
 # Spreads p(1 − p) of all classes: Σ p²(1 − p)² ≤ max p(1 − p)² = 4/27.
@@ -425,10 +425,10 @@ def _joined_cells(n_cells: int, people: float, *, ordered: bool) -> IntArray:
 @final
 @by_identity
 class _WeighingOfScores(Weighing):
-    """The ballot that says how much of each score and of each correction to believe; public."""
+    """The ballot that says how much of each score and of each correction, or of each pair, to believe; public."""
 
     scores: Scores
-    pairs: Sequence[Pair]  # which are weighed in place of columns and corrections, if there are any
+    pairs: Sequence[Pair]  # if there are any, they are weighed in place of columns and corrections
     deviations: FloatArray  # of what the weights explain
     radius: float
 
@@ -485,9 +485,9 @@ class Additive(SumsOverSchema):
 
     The first sum counts people by class in each bin of each column, the second says what scores by these counts get
     wrong, and the third how much of both to believe. Where people are many, the last two are asked up to five times,
-    each time of what is still wrong; where they are very many, two more sums choose six pairs of columns and say what
-    cells of both add, and one more how much of that to believe. No row of anybody is in the student, which is a table
-    of effects.
+    each time of what is still wrong. Where they are very many, one more sum chooses six pairs of columns, another says
+    what each cell of a pair adds, and a last one how much of that to believe. No row of anybody is in the student,
+    which is a table of effects.
 
     Parameters
     ----------
@@ -592,7 +592,7 @@ class Additive(SumsOverSchema):
         *,
         spreads: bool = False,
     ) -> Asking[AveragedSum]:
-        """Ask what the scores get wrong in the cells of each pair and, if told so, how far chances spread that."""
+        """Ask what the scores get wrong in the cells of each pair, and with `spreads` how far that spreads."""
         n_cells = [pair.n_cells for pair in pairs]
 
         def entries(block: PeopleBlock) -> Entries:

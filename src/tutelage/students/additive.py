@@ -105,8 +105,8 @@ class TableOfEffects(BaseEstimator, ABC):
         `noise` is two standard deviations of the privacy noise: in most cases, the effect without noise is
         no further away. It does not say how far effects are from those of other people. A frame library or `json.dumps`
         takes the table as it is. The first line is what every row begins from; its noise is not estimated. The last
-        lines are of pairs of columns, if there are any: what cells of both add beyond the two columns;
-        these bands leave out that the noise moves the borders of cells, too.
+        lines are of pairs of columns, if there are any: what each cell of both adds beyond the two columns. Their noise
+        leaves out that the borders of their cells follow from noisy sums, too.
         """
         check_is_fitted(self)
         first_line: dict[str, Any] = {
@@ -132,7 +132,7 @@ class TableOfEffects(BaseEstimator, ABC):
         return lines
 
     def _in_words(self, pair: Pair) -> tuple[str, list[str]]:
-        """Return the columns of a pair in words, and its cells."""
+        """Return the columns of a pair, and its cells, in words."""
         names = list(self.cells_)
         words = list[list[str]]()
         for column, cells in zip(pair.columns, pair.cells, strict=True):
@@ -148,10 +148,10 @@ class TableOfEffects(BaseEstimator, ABC):
         return dict(zip(self.outputs, numbers.tolist(), strict=True))
 
     def influences(self) -> list[tuple[str, str, str, str, float]]:
-        """Return the columns that move rows furthest: name, output, cells of the lowest and highest effect, distance.
+        """Return the columns and pairs that move rows furthest: name, output, lowest and highest cells, distance.
 
-        Cells that are empty or unknown are left out: mostly, their effect is noise. Of two classes the second one is
-        looked at, and of several the one that the column moves furthest.
+        Cells of columns that are empty or unknown are left out: mostly, their effect is noise. Of two classes the
+        second one is looked at, and of several the one that the column moves furthest.
         """
         influences = list[tuple[str, str, str, str, float]]()
         for (column, cells), effects in zip(
@@ -858,7 +858,7 @@ def _missing_effects(
 @final
 @by_identity
 class _Shrinkage:
-    """How much of what was seen is believed at each spread, along axes on which numbers do not depend on others."""
+    """How much of what was seen is believed at each spread, along axes that are independent of each other."""
 
     deviations: FloatArray  # of what was seen, shape (outputs, groups)
     axes: FloatArray  # (outputs, groups, axes)
