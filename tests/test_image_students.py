@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from tutelage import PATEClassifier, SimulationNoise
+from tutelage import PATEClassifier, SimulationNoise, SystemNoise
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClassWarning
 from tutelage.features import LearnedMap, PublicRows, image_features
 from tutelage.methods import CappedVotes, NoisyMoments, TeacherVotes
+from tutelage.planning import plan
 from tutelage.students import ConsistencyStudent, ImageAugmentation, load_student
 from tutelage.students.store import write_student
 from tutelage.teachers import ClassMeans
@@ -284,6 +285,25 @@ def test_a_student_of_images_has_a_name():
         PATEClassifier(method=method.with_params(student_features=EDGES)).resolved().student_map
         is EDGES
     )
+
+
+@pytest.mark.parametrize("student", ["consistency", tiny()], ids=["a name", "a student"])
+def test_a_plan_refuses_it_because_trials_have_no_images(student):
+    method = VOTES.with_params(student=student)
+    with pytest.raises(InvalidParameterError, match="features and not images"):
+        plan(1.0, people=1000, X_public=X_TEST[:60], y_public=Y_TEST[:60], method=method)
+
+
+@pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")
+def test_later_rounds_and_fits_know_the_shape_too(tmp_path):
+    rounds = VOTES.with_params(n_queries=20, rounds=2, selection="least-confident")
+    assert fitted(X.reshape(-1, 8, 8), X_TEST.reshape(-1, 8, 8), method=rounds).rounds_ == (10, 10)
+    settings = {"ledger": tmp_path / "digits.ledger", "noise": SystemNoise(), "epsilon": 1.0}
+    drawn = [
+        fitted(X.reshape(-1, *shape), X_TEST.reshape(-1, *shape), **settings).drawn_
+        for shape in ((8, 8), (8, 8), (64,))
+    ]
+    assert drawn == [60, 0, 0]  # the same question, however its images come
 
 
 CONFIGURATION = """

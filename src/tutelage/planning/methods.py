@@ -14,6 +14,8 @@ from tutelage.methods.report import layout_of_classes, sigma_of_report
 from tutelage.methods.teacher_votes import TeacherVotes
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PublicEpsilon
 from tutelage.reporting.measured import ClassLayout, expected_half_width
+from tutelage.students import student_named
+from tutelage.students.images import ImageStudent
 from tutelage.teachers import ensemble_of
 
 _AnyMethod = TypeVar("_AnyMethod", bound=Method)
@@ -122,6 +124,16 @@ def _require_trials(method: Method) -> None:
     if not method.needs.student and method.student is not None:
         raise InvalidParameterError(
             f"{name}.student", "be left out for a plan, which tries only the student in closed form"
+        )
+    student = method.student
+    if isinstance(student, str):
+        student = student_named(student, name)
+    if isinstance(student, ImageStudent):
+        raise InvalidParameterError(
+            f"{name}.student",
+            "be another one for a plan, whose trials show students features and not images",
+            type(student).__name__,
+            "Plan with the default student, and then train this one.",
         )
     if not isinstance(method, TeacherVotes):
         return
