@@ -17,13 +17,14 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClas
 from tutelage.features import LearnedMap, PublicRows, image_features
 from tutelage.methods import CappedVotes, NoisyMoments, TeacherVotes
 from tutelage.planning import plan
-from tutelage.students import ConsistencyStudent, ImageAugmentation, load_student
+from tutelage.students import load_student
 from tutelage.students.store import write_student
 from tutelage.teachers import ClassMeans
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402  needs the extra
 
+from tutelage.students import ConsistencyStudent, ImageAugmentation  # noqa: E402
 from tutelage.students.networks.base import (  # noqa: E402
     AveragedNetwork,
     robust_loss,
