@@ -24,7 +24,7 @@ pytestmark = pytest.mark.rest
 PACKAGE = REPOSITORY / "src" / "tutelage"
 EXTRAS = "torch safetensors matplotlib cryptography gmpy2 mpyc dask ray onnxruntime skl2onnx"
 OTHERS = {"tutelage_consortium", "tutelage_reproductions"}
-MOST_BYTES = {"tutelage": 990_000, "consortium": 118_000, "reproductions": 250_000}  # of a wheel
+MOST_BYTES = {"tutelage": 1_005_000, "consortium": 118_000, "reproductions": 240_000}  # of a wheel
 OF_AN_EXTRA = set(EXTRAS.split())
 
 
