@@ -21,7 +21,7 @@ MODULES = {PACKAGE: 211, OF_HOSPITALS: 29}
 # Ceilings of tokens, of which docstrings and comments are none: lowered with each cut. A plain line costs nothing.
 OF_CODE = {PACKAGE: 296_400, OF_HOSPITALS: 42_540}
 OF_TESTS = 348_320
-DOC_WORDS = 59_620
+DOC_WORDS = 59_680
 PER_LINE = {PACKAGE: 8.02, OF_HOSPITALS: 8.1}  # tokens of a line of code, on average
 DENSEST = 10.6  # of a module
 _DENSE_FROM = 80  # lines of code, from which on the density of a module counts
